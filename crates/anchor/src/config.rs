@@ -1,0 +1,50 @@
+//! What a supervisor is told: one JSON object, length-prefixed (u32, little endian), at the beginning of its standard
+//! input. The rest of the input is the CLI's own. It carries the user's variables and never touches a disk.
+
+use hmz_api::launch::BoxAddress;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Everything a supervisor needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupervisorConfig {
+    /// The CLI's executable, absolute and resolved.
+    pub program: PathBuf,
+    /// Its arguments, the first one included.
+    pub argv: Vec<String>,
+    /// Its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// The directory it starts in.
+    pub cwd: PathBuf,
+    /// The box its commands land in.
+    pub place: BoxAddress,
+    /// What stays here.
+    pub policy: ExecPolicy,
+    /// What the CLI itself may touch here.
+    pub fence: CliFence,
+    /// Names of variables a command may bring along when the CLI changed or set them; the rest of a command's
+    /// environment is the box's own. A trailing `*` matches any ending.
+    pub env_allow: Vec<String>,
+}
+
+/// Which of the CLI's execs stay here. Everything else goes to the box; what cannot be read or classified is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ExecPolicy {
+    /// Executables (compared by device and inode) that stay here whoever of the CLI's own processes starts them: the CLI
+    /// and its helpers.
+    pub own: Vec<PathBuf>,
+    /// Program names that stay here when the CLI itself starts them, such as `ps`: a box's process list would have it
+    /// signal the wrong processes.
+    pub listings: Vec<String>,
+}
+
+/// What the CLI may touch here (Landlock). Paths that do not exist are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CliFence {
+    /// Directories it may write, with all below them.
+    pub write: Vec<PathBuf>,
+    /// Directories and files it may read beyond the system's own (`/usr`, `/etc`, `/proc`, …), the CLI's installation
+    /// and what it may write.
+    pub read: Vec<PathBuf>,
+}

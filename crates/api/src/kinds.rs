@@ -1,0 +1,39 @@
+//! The kinds: Run, Environment, Runtime, Flow.
+
+mod any;
+mod environment;
+mod flow;
+mod run;
+mod runtime;
+
+pub use any::AnyResource;
+pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, RestartPolicy, Share};
+pub use flow::{Flow, FlowAgent, FlowEnvironment, FlowSpec, FlowStatus, Step};
+pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
+pub use runtime::{Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus};
+
+/// Names of conditions; the reasons are beside the controllers that set them.
+pub mod condition {
+    /// Environment: its share is held and its runtime chosen.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Environment: the image is on the daemon.
+    pub const IMAGE_READY: &str = "ImageReady";
+    /// Environment: the box was created and started.
+    pub const CREATED: &str = "Created";
+    /// Environment: the guest in the box answers and is who it says.
+    pub const GUEST_READY: &str = "GuestReady";
+    /// Environment, and what `hmz wait` waits for: usable now.
+    pub const READY: &str = "Ready";
+    /// Run: it is well formed and nothing refused it.
+    pub const ACCEPTED: &str = "Accepted";
+    /// Run: each of its environments is ready.
+    pub const ENVIRONMENTS_READY: &str = "EnvironmentsReady";
+    /// Run: its runner is at work.
+    pub const RUNNING: &str = "Running";
+    /// Run: it ended; the reason says how.
+    pub const COMPLETE: &str = "Complete";
+    /// Runtime: the daemon answers.
+    pub const REACHABLE: &str = "Reachable";
+    /// Runtime: the daemon has what the runtime is to hand out.
+    pub const SUFFICIENT: &str = "Sufficient";
+}

@@ -1,0 +1,126 @@
+//! Environment: a box an agent's work lands in.
+
+use crate::condition::Conditions;
+use crate::quantity::{Cpus, Memory};
+use crate::reference::RuntimeRef;
+use crate::resource::Kind;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The Environment kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Environment;
+
+impl Kind for Environment {
+    const KIND: &'static str = "Environment";
+    const PLURAL: &'static str = "environments";
+    const SHORT: &'static [&'static str] = &["env", "envs"];
+    type Spec = EnvironmentSpec;
+    type Status = EnvironmentStatus;
+}
+
+/// Whether a box that died is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RestartPolicy {
+    /// It stays down; the conditions say why.
+    #[default]
+    Never,
+    /// A new incarnation is started.
+    Always,
+}
+
+/// What an environment is to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnvironmentSpec {
+    /// The runtime it runs on, such as `docker:gpubox`.
+    pub runtime: RuntimeRef,
+    /// The directory mounted at its own path; absolute once applied (a relative one resolves against the manifest's folder).
+    /// Absent: the runtime's own workdir.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// The image; absent: the runtime's, else `python:3.12-slim`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// CPUs of its share; absent asks for none and is limited to the runtime's allowance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Memory of its share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// How many GPUs its share has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// What happens when the box dies.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restart: RestartPolicy,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A share that was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// CPUs; absent when none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Memory; absent when none was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// GPU ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+}
+
+/// What an environment is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EnvironmentStatus {
+    /// `Scheduled`, `ImageReady`, `Created`, `GuestReady`, `Ready`.
+    pub conditions: Conditions,
+    /// How many boxes it has had; written before each create, since the container's name derives from it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub incarnation: u64,
+    /// The runtime it really runs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<RuntimeRef>,
+    /// The daemon's address as resolved when it was scheduled, such as `unix:///var/run/docker.sock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The image as it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The container's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_id: Option<String>,
+    /// The container's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+    /// The box's pid 1 as this machine sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// The workdir on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// The directory here that holds the guest's socket (`g.sock`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_dir: Option<String>,
+    /// The scratch directory, at the same path on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<String>,
+    /// The share it was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// Seconds without an owner after which the box ends; absent: it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<u64>,
+    /// When it last became ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Timestamp>,
+}

@@ -1,0 +1,120 @@
+//! Flow: what a run does, as steps.
+
+use crate::quantity::{Cpus, Memory};
+use crate::resource::Kind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The Flow kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow;
+
+impl Kind for Flow {
+    const KIND: &'static str = "Flow";
+    const PLURAL: &'static str = "flows";
+    const SHORT: &'static [&'static str] = &[];
+    type Spec = FlowSpec;
+    type Status = FlowStatus;
+}
+
+/// An agent role of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowAgent {
+    /// What the role is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// An environment role of a flow: what it asks for. Never `run_args`, `container` or a wrapper: those are a Runtime's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowEnvironment {
+    /// What the role is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// CPUs it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Memory it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// GPUs it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+}
+
+/// One step. Exactly one of the keys; texts are minijinja templates over `task`, `params`, `steps` and `last`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// An agent's turn.
+    Turn {
+        /// The agent role.
+        agent: String,
+        /// The environment role its work lands in.
+        environment: String,
+        /// What it is asked.
+        prompt: String,
+        /// A name under which later steps find the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
+    /// A command of the flow's own, in an environment.
+    Exec {
+        /// The environment role.
+        environment: String,
+        /// The command: a list of words, or one text for `/bin/sh -c`.
+        command: Command,
+        /// A name under which later steps find the result (`stdout`, `stderr`, `status`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// Whether a status other than 0 is no failure of the run.
+        #[serde(default, skip_serializing_if = "is_false")]
+        allow_failure: bool,
+    },
+}
+
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+/// A command of an `exec` step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Command {
+    /// For `/bin/sh -c`.
+    Shell(String),
+    /// Words, run as they are.
+    Words(Vec<String>),
+}
+
+/// What a flow is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    /// One line for lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The agent roles.
+    #[serde(default)]
+    pub agents: BTreeMap<String, FlowAgent>,
+    /// The environment roles.
+    #[serde(default)]
+    pub environments: BTreeMap<String, FlowEnvironment>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+}
+
+/// What was observed of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowStatus {
+    /// Where it comes from: `builtin`, a path, or `manifest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}

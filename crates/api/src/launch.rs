@@ -1,0 +1,72 @@
+//! What a runner is given to start: everything it needs, on its standard input, never on disk.
+//!
+//! It carries the user's own variables (an API key may be among them), so it is kept in memory and passed over pipes only.
+
+use crate::grammar::AgentSpec;
+use crate::kinds::{FlowSpec, RunParams};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// What a verb passes along with a run or an environment, for whoever starts processes on its behalf.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CallerContext {
+    /// The caller's directory.
+    pub cwd: String,
+    /// The caller's variables that a run needs: PATH, HOME, USER, LANG, LC_*, TERM, and the agents' own (`ANTHROPIC_*`, …).
+    pub env: BTreeMap<String, String>,
+    /// What endpoint `local` means to the caller, such as `unix:///var/run/docker.sock`.
+    pub docker_endpoint: Option<String>,
+}
+
+/// A box, as one who works in it reaches it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoxAddress {
+    /// The environment resource's name.
+    pub environment: String,
+    /// The runtime really used.
+    pub used: String,
+    /// The guest's socket here.
+    pub socket: String,
+    /// The box's pid 1 as this machine sees it; the socket's peer must be it.
+    pub pid: i32,
+    /// The workdir, the same path on both sides.
+    pub workdir: String,
+    /// The scratch directory, the same path on both sides.
+    pub scratch: String,
+}
+
+/// Everything a runner needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunLaunch {
+    /// The run's name.
+    pub name: String,
+    /// The run's uid.
+    pub uid: Uuid,
+    /// The flow's name, for the journal.
+    pub flow_name: String,
+    /// The flow.
+    pub flow: FlowSpec,
+    /// The task.
+    pub task: String,
+    /// Role → agent.
+    pub agents: BTreeMap<String, AgentSpec>,
+    /// Role → box.
+    pub boxes: BTreeMap<String, BoxAddress>,
+    /// Parameters and budget.
+    pub params: RunParams,
+    /// The epic directory (exists; the journal is `epic.jsonl` in it).
+    pub epic: String,
+    /// The caller's variables.
+    pub caller: CallerContext,
+}
+
+/// What a runner is told after its launch, one JSON object a line on its standard input. The end of the input alone
+/// means nothing: a daemon may die and the run goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum RunnerCommand {
+    /// End the run now: agents are interrupted, everything is taken down, the journal ends with `Cancelled`.
+    /// A runner does the same on SIGTERM and SIGINT.
+    Cancel,
+}

@@ -1,0 +1,64 @@
+//! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
+
+use crate::error::Error;
+use crate::kinds::AnyResource;
+use crate::launch::CallerContext;
+use serde::{Deserialize, Serialize};
+
+/// `POST /v1/apply`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplyRequest {
+    /// What is declared, in order.
+    pub resources: Vec<AnyResource>,
+    /// Who asks.
+    pub caller: CallerContext,
+    /// Whether a run belongs to this connection's verb: `hmz exec`, whose end cancels it.
+    #[serde(default)]
+    pub attached: bool,
+}
+
+/// What became of one resource of an apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Applied {
+    /// It is new.
+    Created,
+    /// Its spec or metadata changed.
+    Configured,
+    /// Nothing changed.
+    Unchanged,
+}
+
+impl Applied {
+    /// The word a person reads.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// One line of an apply's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplyResult {
+    /// The kind.
+    pub kind: String,
+    /// The name it got.
+    pub name: String,
+    /// What became of it, or why not.
+    pub outcome: Result<Applied, Error>,
+}
+
+/// One line of a watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "object", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum WatchLine {
+    /// It is there, or changed.
+    Modified(AnyResource),
+    /// It is gone.
+    Deleted(AnyResource),
+    /// Everything that was there at the start has been sent.
+    Bookmark,
+}

@@ -1,0 +1,51 @@
+//! The trait every backend implements, and the simulated world of the controllers' tests too.
+
+use crate::error::DriverError;
+use crate::types::{Admitted, BoxKey, BoxSpec, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+
+/// Progress of a pull, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// One line, such as `pulling python:3.12-slim: 12M of 45M`.
+    pub text: String,
+}
+
+/// Who wants to hear of progress.
+pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Something happened to some box; an event only says "look again", and may be lost, repeated or out of order.
+pub type BoxEvents = BoxStream<'static, Result<(), DriverError>>;
+
+/// A backend. Every call is idempotent, may be cancelled at any await and called again, and holds nothing in memory
+/// that another process would need.
+#[async_trait]
+pub trait Driver: Send + Sync + 'static {
+    /// Asks the daemon what it is and has.
+    async fn probe(&self, target: &Target) -> Result<Facts, DriverError>;
+
+    /// Admits a gang: in one critical section under the lock *on the daemon*, a hold for each or none. A hold (or box)
+    /// of the same key that is there already counts once and is kept.
+    async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError>;
+
+    /// Makes the holds young again; one that aged out meanwhile is an error (`Transient`), and admission starts over.
+    async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError>;
+
+    /// Has the image on the daemon, pulling it when it is not there. Long; cancelled by dropping it.
+    async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError>;
+
+    /// Makes and starts the box, adopting one of the same key that is there, and removes its hold. A failed start leaves
+    /// neither box nor hold.
+    async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError>;
+
+    /// Every container with our labels, whoever made it.
+    async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError>;
+
+    /// Removes the box and the hold of a key. Gone already is no error; one that is not ours is never touched.
+    async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError>;
+
+    /// Events of the daemon until the connection breaks.
+    async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError>;
+}

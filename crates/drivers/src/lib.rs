@@ -1,0 +1,14 @@
+//! Drivers: how a box is made, found and removed on each backend.
+//!
+//! Controllers know [`Driver`] and nothing below it.
+#![forbid(unsafe_code)]
+
+mod driver;
+mod error;
+mod types;
+
+pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
+pub use error::DriverError;
+pub use types::{
+    Admitted, BoxKey, BoxSpec, BoxState, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+};

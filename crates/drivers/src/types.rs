@@ -1,0 +1,200 @@
+//! What controllers and drivers tell each other.
+
+use hmz_api::kinds::{RuntimeSpec, Share};
+use hmz_api::reference::RuntimeRef;
+use hmz_api::{Cpus, Memory};
+use jiff::Timestamp;
+use std::path::PathBuf;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A runtime to work on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its name, as refusals say it.
+    pub runtime: RuntimeRef,
+    /// What was saved.
+    pub spec: RuntimeSpec,
+    /// What endpoint `local` means to whoever asked, such as `unix:///var/run/docker.sock`; `None`: the driver finds out itself.
+    pub local_endpoint: Option<String>,
+}
+
+/// Which box: names derive from it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BoxKey {
+    /// The random id of this HMZ_HOME.
+    pub instance: String,
+    /// The environment's uid.
+    pub uid: Uuid,
+    /// The incarnation, from 1.
+    pub incarnation: u64,
+    /// The environment role, or the environment's name when it stands alone.
+    pub role: String,
+}
+
+/// One box of a gang that wants to be admitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Want {
+    /// Which box.
+    pub key: BoxKey,
+    /// The run's uid, when one owns it.
+    pub run: Option<Uuid>,
+    /// CPUs asked for; `None` asks for nothing.
+    pub cpus: Option<Cpus>,
+    /// Memory asked for.
+    pub memory: Option<Memory>,
+    /// GPUs asked for.
+    pub gpus: Option<u32>,
+}
+
+/// Why there is no room. `Display` is the seed's sentence: `docker@gpubox has 4 of 4 CPUs free, and 'box' asks for 8`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Shortage {
+    /// The sentence.
+    pub message: String,
+    /// Whether it could be admitted once others end (false: it asks for more than the runtime hands out in all).
+    pub could_fit: bool,
+}
+
+/// The answer to an admission.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Admitted {
+    /// A hold stands for each box, with its share in the order asked.
+    Held(Vec<Share>),
+    /// None does.
+    Short(Shortage),
+}
+
+/// The files a box is given of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestFiles {
+    /// The guest's binary here, mounted read-only at [`hmz_wire::GUEST_PROGRAM`].
+    pub program: PathBuf,
+    /// The directory of its socket here, mounted at [`hmz_wire::GUEST_SOCKET_DIR`]. Made before, 0700, owned by the box's user.
+    pub socket_dir: PathBuf,
+    /// The scratch directory, mounted at the same path.
+    pub scratch: PathBuf,
+}
+
+/// A box to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoxSpec {
+    /// Which box.
+    pub key: BoxKey,
+    /// The run's uid, when one owns it.
+    pub run: Option<Uuid>,
+    /// The image.
+    pub image: String,
+    /// The workdir, absolute, mounted at its own path.
+    pub workdir: PathBuf,
+    /// The share that was admitted.
+    pub share: Share,
+    /// CPUs and memory it is limited to: the share, or the runtime's allowance when it asked for nothing.
+    pub limit: Share,
+    /// How long it lives without an owner; `None`: until it is removed.
+    pub lease: Option<Duration>,
+    /// The files it is given of ours.
+    pub guest: GuestFiles,
+}
+
+/// A box that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The container's id.
+    pub id: String,
+    /// The container's name.
+    pub name: String,
+    /// Its pid 1 as this machine sees it.
+    pub pid: i32,
+}
+
+/// What a container of ours is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is the box.
+    Box,
+    /// It holds a share for a box that is not there yet.
+    Hold,
+    /// It is the admission lock.
+    Lock,
+    /// It was made by something else that writes the same labels.
+    Foreign,
+}
+
+/// How a box ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit status; `None`: the daemon does not know.
+    pub code: Option<i64>,
+    /// Whether the kernel killed it for memory.
+    pub oom: bool,
+    /// When, if the daemon knows.
+    pub at: Option<Timestamp>,
+}
+
+/// Whether a box runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BoxState {
+    /// Made and not started.
+    Created,
+    /// Runs, with this pid 1 here.
+    Running(i32),
+    /// Ended.
+    Exited(Exit),
+}
+
+/// A container with our labels, as the daemon lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedBox {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Which box, when its labels say so *and* its name is the one they derive.
+    pub key: Option<BoxKey>,
+    /// The run's uid in its labels.
+    pub run: Option<Uuid>,
+    /// The runtime's name in its labels.
+    pub provider: String,
+    /// The host in its labels.
+    pub host: String,
+    /// The role in its labels.
+    pub role: String,
+    /// The share in its labels.
+    pub share: Share,
+    /// Whether it runs.
+    pub state: BoxState,
+    /// When it was made, by the daemon's clock.
+    pub created: Option<Timestamp>,
+}
+
+/// What a daemon has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Its version.
+    pub version: String,
+    /// CPUs it may hand out.
+    pub cpus: Cpus,
+    /// Memory it may hand out.
+    pub memory: Memory,
+    /// Whether it is rootless.
+    pub rootless: bool,
+    /// OCI runtimes it knows.
+    pub runtimes: Vec<String>,
+    /// The address it was reached at.
+    pub endpoint: String,
+    /// Its clock.
+    pub now: Option<Timestamp>,
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoveOutcome {
+    /// Something was there and is gone.
+    Removed,
+    /// Nothing was there.
+    Absent,
+}

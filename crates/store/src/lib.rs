@@ -1,0 +1,1 @@
+//! hmz-store

@@ -1,0 +1,242 @@
+//! The side that works in a box: connects, proves the guest, starts commands and hears of their ends.
+//!
+//! Blocking, with one reader thread a connection. Before a byte is sent the socket's peer must be the box's own pid 1;
+//! an impostor that replaced the socket file in the box is refused.
+
+use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a guest may take to answer a `Hello`.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why a box cannot be worked in.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The channel failed.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The socket's peer is not the box's pid 1.
+    #[error("the socket of the box is not its guest's: its peer is process {found}, and the box's first process is {wanted}")]
+    Impostor {
+        /// The peer's pid.
+        found: i32,
+        /// The box's pid 1.
+        wanted: i32,
+    },
+    /// The guest said no.
+    #[error("the box's guest refused: {0}")]
+    Refused(String),
+    /// The guest is gone.
+    #[error("the box's guest is gone")]
+    Gone,
+    /// It did not answer in time.
+    #[error("the box's guest does not answer")]
+    Silent,
+}
+
+impl From<std::io::Error> for ClientError {
+    fn from(e: std::io::Error) -> Self {
+        Self::Wire(WireError::Io(e))
+    }
+}
+
+/// What happens to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEvent {
+    /// Its exec succeeded.
+    Started,
+    /// It could not be started, with this errno.
+    Failed(i32),
+    /// It ended; whether processes of its session live on.
+    Exited(Status, bool),
+    /// The last process of its session has ended.
+    Empty,
+    /// The channel broke: nothing more will be heard, and the guest kills what it started.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// One listener a command; `None` once the channel is lost.
+    commands: Mutex<Option<HashMap<u64, Sender<CommandEvent>>>>,
+    programs: Mutex<Arc<Vec<String>>>,
+}
+
+/// A connection to a box's guest. When the last clone is dropped, everything it started in the box is killed.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    shared: Arc<Shared>,
+    welcome: Welcome,
+    next: AtomicU64,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // only a local socket is closed; the guest does the killing when it sees the end
+        self.writer.shutdown();
+    }
+}
+
+/// A command in the box.
+#[derive(Debug)]
+pub struct Command {
+    /// Its id on the connection.
+    pub id: u64,
+    events: Receiver<CommandEvent>,
+    client: Client,
+}
+
+impl Client {
+    /// Connects to the guest at `socket`, whose pid 1 is `pid` as this process sees it.
+    ///
+    /// # Errors
+    /// When the socket is not there, its peer is another process, or the guest refuses or is silent.
+    pub fn connect(socket: &Path, pid: i32, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(socket)?;
+        let peer = peer_of(&stream)?;
+        if peer.pid != pid {
+            return Err(ClientError::Impostor { found: peer.pid, wanted: pid });
+        }
+        stream.set_read_timeout(Some(HELLO_DEADLINE))?;
+        let (mut reader, writer) = split(stream)?;
+        writer.send(&ToGuest::Hello { version: VERSION, owner, fence }, &[])?;
+        let welcome = match reader.recv::<FromGuest>() {
+            Ok(Some((FromGuest::Welcome(welcome), _))) => *welcome,
+            Ok(Some((FromGuest::Refused(why), _))) => return Err(ClientError::Refused(why)),
+            Ok(Some(_)) => return Err(WireError::Protocol("the guest's first word is no welcome").into()),
+            Ok(None) => return Err(ClientError::Gone),
+            Err(WireError::Io(e)) if e.kind() == std::io::ErrorKind::WouldBlock => return Err(ClientError::Silent),
+            Err(e) => return Err(e.into()),
+        };
+        if welcome.version != VERSION {
+            return Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)));
+        }
+        reader.stream().set_read_timeout(None)?;
+        let shared = Arc::new(Shared {
+            commands: Mutex::new(Some(HashMap::new())),
+            programs: Mutex::new(Arc::new(welcome.programs.clone())),
+        });
+        let heard = Arc::clone(&shared);
+        std::thread::Builder::new().name("box".into()).spawn(move || hear(reader, &heard))?;
+        Ok(Self { inner: Arc::new(Inner { writer, shared, welcome, next: AtomicU64::new(1) }) })
+    }
+
+    /// What the guest said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.inner.welcome
+    }
+
+    /// Names of the programs on the box's PATH, as last told.
+    pub fn programs(&self) -> Arc<Vec<String>> {
+        Arc::clone(&self.inner.shared.programs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts a command; `spawn.id` is chosen here. The first event is `Started` or `Failed`.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn spawn(&self, mut spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
+        let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
+        spawn.id = id;
+        let (sender, events) = channel();
+        match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(commands) => commands.insert(id, sender),
+            None => return Err(ClientError::Gone),
+        };
+        let command = Command { id, events, client: self.clone() };
+        self.inner.writer.send(&ToGuest::Spawn(spawn), fds)?;
+        Ok(command)
+    }
+
+    /// Ends the connection, as the last drop does.
+    pub fn shutdown(&self) {
+        self.inner.writer.shutdown();
+    }
+}
+
+impl Command {
+    /// The next event; blocks.
+    pub fn next(&self) -> CommandEvent {
+        self.events.recv().unwrap_or(CommandEvent::Lost)
+    }
+
+    /// The next event within `limit`; `None` when there was none.
+    pub fn next_within(&self, limit: Duration) -> Option<CommandEvent> {
+        match self.events.recv_timeout(limit) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(CommandEvent::Lost),
+        }
+    }
+
+    /// Waits until it has ended; `Ok(Err(errno))` when it could not be started.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn wait(&self) -> Result<Result<Status, i32>, ClientError> {
+        loop {
+            match self.next() {
+                CommandEvent::Started | CommandEvent::Empty => {}
+                CommandEvent::Failed(errno) => return Ok(Err(errno)),
+                CommandEvent::Exited(status, _) => return Ok(Ok(status)),
+                CommandEvent::Lost => return Err(ClientError::Gone),
+            }
+        }
+    }
+
+    /// Signals its process group.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn signal(&self, signal: i32) -> Result<(), ClientError> {
+        Ok(self.client.inner.writer.send(&ToGuest::Signal { id: self.id, signal }, &[])?)
+    }
+
+    /// Has its whole session killed.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn close(&self) -> Result<(), ClientError> {
+        Ok(self.client.inner.writer.send(&ToGuest::Close { id: self.id }, &[])?)
+    }
+}
+
+fn hear(mut reader: Reader, shared: &Shared) {
+    // descriptors a guest sends are dropped at once: it has none to give
+    while let Ok(Some((message, _))) = reader.recv::<FromGuest>() {
+        let (id, event) = match message {
+            FromGuest::Started { id } => (id, CommandEvent::Started),
+            FromGuest::SpawnFailed { id, errno } => (id, CommandEvent::Failed(errno)),
+            FromGuest::Exited { id, status, alive } => (id, CommandEvent::Exited(status, alive)),
+            FromGuest::Empty { id } => (id, CommandEvent::Empty),
+            FromGuest::Programs(names) => {
+                *shared.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+                continue;
+            }
+            FromGuest::Welcome(_) | FromGuest::Refused(_) | FromGuest::Pong(_) => continue,
+        };
+        let last = matches!(event, CommandEvent::Failed(_) | CommandEvent::Exited(_, false) | CommandEvent::Empty);
+        if let Some(commands) = &mut *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            // a listener that was dropped does not care
+            let _ = commands.get(&id).map(|sender| sender.send(event));
+            if last {
+                commands.remove(&id);
+            }
+        }
+    }
+    // dropping the senders is what every listener hears as `Lost`
+    *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}

@@ -1,0 +1,140 @@
+//! Frames on a Unix stream socket: a length, a body, and descriptors on the first byte.
+//!
+//! Both halves block: they are used by threads of processes that have no async runtime. Writing is atomic a frame
+//! (a lock inside [`Writer`]); a [`Writer`] can be cloned.
+
+use crate::{MAX_FDS, MAX_FRAME};
+use rustix::io::{IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why a connection failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The socket failed or the peer went away in the middle of a frame.
+    #[error("the channel failed: {0}")]
+    Io(#[from] std::io::Error),
+    /// The peer sent what no peer of ours sends.
+    #[error("the channel's peer broke the protocol: {0}")]
+    Protocol(&'static str),
+}
+
+/// The half that receives.
+#[derive(Debug)]
+pub struct Reader {
+    stream: UnixStream,
+}
+
+/// The half that sends.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    stream: Arc<Mutex<UnixStream>>,
+}
+
+/// Both halves of a connected socket.
+///
+/// # Errors
+/// When the descriptor cannot be duplicated.
+pub fn split(stream: UnixStream) -> Result<(Reader, Writer), WireError> {
+    let other = stream.try_clone()?;
+    Ok((Reader { stream }, Writer { stream: Arc::new(Mutex::new(other)) }))
+}
+
+impl Writer {
+    /// Sends one message with descriptors.
+    ///
+    /// # Errors
+    /// When the peer is gone, or the message is too large.
+    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
+        let body = postcard::to_stdvec(message).map_err(|_| WireError::Protocol("a message that cannot be encoded"))?;
+        if body.len() > MAX_FRAME || fds.len() > MAX_FDS {
+            return Err(WireError::Protocol("a message that is too large"));
+        }
+        let mut frame = Vec::with_capacity(4 + body.len());
+        frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        frame.extend_from_slice(&body);
+        // a thread that panicked while it held the lock sent a whole frame or broke the stream, which the peer sees
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(WireError::Protocol("too many descriptors"));
+        }
+        let mut sent = 0;
+        while sent < frame.len() {
+            let done = sendmsg(&*stream, &[IoSlice::new(&frame[sent..])], &mut control, SendFlags::NOSIGNAL);
+            match done {
+                Ok(n) => {
+                    sent += n;
+                    // the descriptors went with the first byte
+                    control.clear();
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(WireError::Io(e.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Shuts the socket down in both directions, which ends the reader of either side.
+    pub fn shutdown(&self) {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        // already shut down is as good
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Reader {
+    /// Receives one message and its descriptors (close-on-exec); `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// When the peer went away inside a frame or sent what does not decode.
+    pub fn recv<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>, WireError> {
+        let mut head = [0u8; 4];
+        let mut got = 0;
+        let mut fds = Vec::new();
+        while got < 4 {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let message = match recvmsg(
+                &self.stream,
+                &mut [IoSliceMut::new(&mut head[got..])],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            ) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other.map_err(|e| WireError::Io(e.into()))?,
+            };
+            for ancillary in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
+                    fds.extend(rights);
+                }
+            }
+            if message.bytes == 0 {
+                return if got == 0 { Ok(None) } else { Err(WireError::Protocol("the stream ended inside a frame")) };
+            }
+            got += message.bytes;
+        }
+        let len = u32::from_le_bytes(head) as usize;
+        if len > MAX_FRAME {
+            return Err(WireError::Protocol("a frame that is too large"));
+        }
+        let mut body = vec![0; len];
+        self.stream.read_exact(&mut body)?;
+        let message = postcard::from_bytes(&body).map_err(|_| WireError::Protocol("a frame that does not decode"))?;
+        Ok(Some((message, fds)))
+    }
+
+    /// The socket, to poll or to ask for its peer.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+}
