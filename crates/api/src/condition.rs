@@ -84,10 +84,8 @@ impl Conditions {
                 true
             }
             Some(c) => {
-                let same = c.status == status
-                    && c.reason == reason
-                    && c.message == message
-                    && c.observed_generation == generation;
+                let same =
+                    c.status == status && c.reason == reason && c.message == message && c.observed_generation == generation;
                 if same {
                     return false;
                 }

@@ -104,15 +104,11 @@ impl Reader {
         while got < 4 {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
-            let message = match recvmsg(
-                &self.stream,
-                &mut [IoSliceMut::new(&mut head[got..])],
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC,
-            ) {
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other.map_err(|e| WireError::Io(e.into()))?,
-            };
+            let message =
+                match recvmsg(&self.stream, &mut [IoSliceMut::new(&mut head[got..])], &mut control, RecvFlags::CMSG_CLOEXEC) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    other => other.map_err(|e| WireError::Io(e.into()))?,
+                };
             for ancillary in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
                     fds.extend(rights);

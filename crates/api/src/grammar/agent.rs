@@ -42,13 +42,17 @@ impl FromStr for AgentSpec {
         let wrong = || Error::usage(format!("'{text}': expected <harness>[@<provider>]/<model>[:<effort>]"));
         let (head, tail) = text.trim().split_once('/').ok_or_else(wrong)?;
         let (cli, account) = match head.split_once('@') {
-            Some((_, "")) => return Err(Error::usage(format!("'{text}': expected an account after @, as in {head}deepseek/MODEL:EFFORT"))),
+            Some((_, "")) => {
+                return Err(Error::usage(format!("'{text}': expected an account after @, as in {head}deepseek/MODEL:EFFORT")));
+            }
             Some((cli, account)) => (cli, Some(account.to_owned())),
             None => (head, None),
         };
         // what follows the last colon is an effort only if it is a word; a model may hold colons itself
         let (model, effort) = match tail.rsplit_once(':') {
-            Some((model, effort)) if effort.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ')) => (model, Some(effort)),
+            Some((model, effort)) if effort.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ')) => {
+                (model, Some(effort))
+            }
             _ => (tail, None),
         };
         if cli.is_empty() || model.is_empty() || cli.contains(char::is_whitespace) {

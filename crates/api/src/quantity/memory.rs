@@ -28,7 +28,13 @@ impl Memory {
         for (unit, size) in UNITS {
             if self.0 >= size {
                 let n = self.0 as f64 / size as f64;
-                let digits = if n >= 100.0 { 0 } else if n >= 10.0 { 1 } else { 2 };
+                let digits = if n >= 100.0 {
+                    0
+                } else if n >= 10.0 {
+                    1
+                } else {
+                    2
+                };
                 let text = format!("{n:.digits$}");
                 let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
                 return format!("{text} {unit}");
