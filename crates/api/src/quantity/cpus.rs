@@ -69,7 +69,7 @@ impl FromStr for Cpus {
 
 impl Serialize for Cpus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0 % 1000 == 0 {
+        if self.0.is_multiple_of(1000) {
             serializer.serialize_u64(self.0 / 1000)
         } else {
             serializer.serialize_f64(self.0 as f64 / 1000.0)

@@ -48,7 +48,7 @@ impl fmt::Display for Memory {
     /// The largest unit that divides it: `8G`, `512M`, `1536M`, else plain bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, shift) in [("P", 50), ("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
-            if self.0 != 0 && self.0 % (1u64 << shift) == 0 {
+            if self.0 != 0 && self.0.is_multiple_of(1u64 << shift) {
                 return write!(f, "{}{unit}", self.0 >> shift);
             }
         }
