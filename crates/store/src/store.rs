@@ -131,7 +131,8 @@ impl Store {
     pub async fn create_any(&self, mut resource: AnyResource) -> Result<AnyResource, StoreError> {
         let now = self.clock.now();
         let metadata = resource.metadata_mut();
-        metadata.uid = Some(self.ids.uid());
+        // a caller that must know the uid before anybody sees the resource brings its own
+        metadata.uid = Some(metadata.uid.unwrap_or_else(|| self.ids.uid()));
         metadata.generation = 1;
         metadata.creation_timestamp = Some(now);
         metadata.deletion_timestamp = None;
