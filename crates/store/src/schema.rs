@@ -42,7 +42,9 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), St
     for step in STEPS.iter().skip(usize::try_from(version).unwrap_or_default()) {
         transaction.execute_batch(step).map_err(failed)?;
     }
-    transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {KNOWN};")).map_err(failed)?;
+    transaction
+        .execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {KNOWN};"))
+        .map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
