@@ -36,6 +36,9 @@ HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE
 
 if [ $# = 0 ]; then
+  for component in rustfmt clippy; do # a minimal toolchain lacks them
+    "$CARGO" "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$component"
+  done
   section 'formatting'
   "$CARGO" fmt --all --check
   section 'lints'
