@@ -161,6 +161,22 @@ impl Client {
         Ok(command)
     }
 
+    /// Signals the process group of command `id`.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn signal(&self, id: u64, signal: i32) -> Result<(), ClientError> {
+        Ok(self.inner.writer.send(&ToGuest::Signal { id, signal }, &[])?)
+    }
+
+    /// Has the whole session of command `id` killed.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn close(&self, id: u64) -> Result<(), ClientError> {
+        Ok(self.inner.writer.send(&ToGuest::Close { id }, &[])?)
+    }
+
     /// Ends the connection, as the last drop does.
     pub fn shutdown(&self) {
         self.inner.writer.shutdown();
@@ -202,7 +218,7 @@ impl Command {
     /// # Errors
     /// When the guest is gone.
     pub fn signal(&self, signal: i32) -> Result<(), ClientError> {
-        Ok(self.client.inner.writer.send(&ToGuest::Signal { id: self.id, signal }, &[])?)
+        self.client.signal(self.id, signal)
     }
 
     /// Has its whole session killed.
@@ -210,7 +226,7 @@ impl Command {
     /// # Errors
     /// When the guest is gone.
     pub fn close(&self) -> Result<(), ClientError> {
-        Ok(self.client.inner.writer.send(&ToGuest::Close { id: self.id }, &[])?)
+        self.client.close(self.id)
     }
 }
 
