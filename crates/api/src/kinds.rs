@@ -8,7 +8,7 @@ mod runtime;
 
 pub use any::AnyResource;
 pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, RestartPolicy, Share};
-pub use flow::{Flow, FlowAgent, FlowEnvironment, FlowSpec, FlowStatus, Step};
+pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
 pub use runtime::{Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus};
 

@@ -1,1 +1,28 @@
-//! hmz-manifest
+//! Manifests and settings: YAML in and out, with the place of every fault.
+//!
+//! - [`read`] turns the text of a manifest into resources, or into every fault it found: origin, line, column, a
+//!   snippet and a suggestion. Nothing is guessed, nothing unknown is let through, and what it returns holds absolute
+//!   paths only.
+//! - [`read_paths`] does the same for what `-f` names: files, directories, standard input.
+//! - [`to_yaml`] writes a resource that reads back equal.
+//! - [`settings`] reads and watches `settings.yaml`, where one bad entry never hides another.
+//! - [`schema`] generates the JSON Schemas in `schemas/`.
+#![forbid(unsafe_code)]
+
+mod check;
+mod de;
+mod document;
+mod emit;
+mod paths;
+mod place;
+mod report;
+pub mod schema;
+pub mod settings;
+mod suggest;
+mod tree;
+
+pub use document::read;
+pub use emit::to_yaml;
+pub use paths::read_paths;
+pub use place::Context;
+pub use report::{Report, into_error};

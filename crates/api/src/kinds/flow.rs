@@ -3,7 +3,7 @@
 use crate::quantity::{Cpus, Memory};
 use crate::resource::Kind;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::collections::BTreeMap;
 
 /// The Flow kind.
@@ -84,13 +84,47 @@ fn is_false(b: &bool) -> bool {
 }
 
 /// A command of an `exec` step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Command {
     /// For `/bin/sh -c`.
     Shell(String),
     /// Words, run as they are.
     Words(Vec<String>),
+}
+
+impl Command {
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Shell(text) => text.trim().is_empty(),
+            Self::Words(words) => words.first().is_none_or(String::is_empty),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    /// Not derived: a buffered reading would turn the word `1.0` into a number, and lose the place of a fault.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct V;
+        impl<'de> de::Visitor<'de> for V {
+            type Value = Command;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a command: one text for /bin/sh -c, or a list of words")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
+                Ok(Command::Shell(text.to_owned()))
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Command, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = items.next_element()? {
+                    words.push(word);
+                }
+                Ok(Command::Words(words))
+            }
+        }
+        deserializer.deserialize_any(V)
+    }
 }
 
 /// What a flow is.

@@ -1,0 +1,257 @@
+//! A manifest's text as resources.
+
+use crate::check;
+use crate::de::{self, Fault};
+use crate::place::Context;
+use crate::report::{At, Report, snippet};
+use crate::settings;
+use crate::suggest::suggestion;
+use crate::tree::{self, Broken, Node, Value};
+use hmz_api::kinds::{Budget, EnvironmentSpec, FlowSpec, RunSpec};
+use hmz_api::resource::{API_VERSION, Resource};
+use hmz_api::{AnyResource, Metadata};
+use serde::de::DeserializeOwned;
+use std::rc::Rc;
+
+const KINDS: [&str; 4] = ["Run", "Environment", "Runtime", "Flow"];
+const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+
+/// Reads a manifest: any number of documents, each one resource or a `List` of them. Empty documents are left out. What
+/// it returns holds absolute paths only, and a runtime's name as `backend:name`.
+///
+/// # Errors
+/// Every fault found, in the order of the text: all unknown fields and failed checks, and the first fault of any
+/// other kind in each document; only one when the text is not YAML.
+pub fn read(text: &str, origin: &str, context: &Context) -> Result<Vec<AnyResource>, Vec<Report>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let documents = tree::parse(text).map_err(|broken| vec![broken_report(text, origin, &broken)])?;
+    let mut resources = Vec::new();
+    let mut faults = Vec::new();
+    let mut nodes = Vec::new();
+    let members: Vec<Rc<Node>> = documents.iter().flat_map(|d| members(d, &mut faults)).collect();
+    for document in members {
+        duplicates(&document, &mut faults);
+        let before = faults.len();
+        if let Some(resource) = resource(&document, context, &mut faults)
+            && faults.len() == before
+        {
+            nodes.push(document);
+            resources.push(resource);
+        }
+    }
+    for (resource, node) in resources.iter().zip(&nodes) {
+        let AnyResource::Run(run) = resource else { continue };
+        let flow = resources.iter().find_map(|r| match r {
+            AnyResource::Flow(flow) if flow.metadata.name == run.spec.flow => Some(flow),
+            _ => None,
+        });
+        if let Some(flow) = flow {
+            check::run_against_flow(node, &run.spec, &flow.spec, &mut faults);
+        }
+    }
+    twice(&resources, &nodes, &mut faults);
+    if faults.is_empty() {
+        return Ok(resources);
+    }
+    faults.sort_by_key(|f| f.at);
+    faults.dedup();
+    Err(faults.into_iter().map(|f| report(text, origin, f)).collect())
+}
+
+/// The resources of a document: itself, or the items of a `List`.
+fn members(document: &Rc<Node>, faults: &mut Vec<Fault>) -> Vec<Rc<Node>> {
+    if document.get("kind").and_then(|e| e.value.text()) != Some("List") {
+        return vec![document.clone()];
+    }
+    for entry in document.map().into_iter().flat_map(|m| &m.entries) {
+        if !["apiVersion", "kind", "metadata", "items"].contains(&entry.key.as_str()) {
+            faults.push(
+                Fault::new(entry.key_at, format!("unknown field '{}'", entry.key)).suggest(suggestion(&entry.key, &["items"])),
+            );
+        }
+    }
+    match document.get("items").map(|e| &e.value.value) {
+        Some(Value::Seq(items)) => items.clone(),
+        _ => {
+            faults.push(Fault::new(document.at, "a List needs a list of items"));
+            Vec::new()
+        }
+    }
+}
+
+/// Every key that is in its mapping twice.
+pub(crate) fn duplicates(node: &Node, faults: &mut Vec<Fault>) {
+    match &node.value {
+        Value::Scalar { .. } => {}
+        Value::Seq(items) => items.iter().for_each(|n| duplicates(n, faults)),
+        Value::Map(map) => {
+            for (key, at, first) in &map.duplicates {
+                faults.push(Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line)));
+            }
+            map.entries.iter().for_each(|e| duplicates(&e.value, faults));
+        }
+    }
+}
+
+fn resource(root: &Node, context: &Context, faults: &mut Vec<Fault>) -> Option<AnyResource> {
+    let Some(map) = root.map() else {
+        faults.push(Fault::new(root.at, "a resource is a mapping with apiVersion, kind, metadata and spec"));
+        return None;
+    };
+    for entry in map.entries.iter().filter(|e| !FIELDS.contains(&e.key.as_str())) {
+        faults.push(Fault::new(entry.key_at, format!("unknown field '{}'", entry.key)).suggest(suggestion(&entry.key, &FIELDS)));
+    }
+    match root.get("apiVersion").map(|e| (&e.value, e.value.text())) {
+        Some((_, Some(API_VERSION))) => {}
+        Some((node, text)) => {
+            let message = format!("apiVersion '{}' is not known", text.unwrap_or_default());
+            faults.push(Fault::new(node.at, message).suggest(Some(format!("expected '{API_VERSION}'"))));
+        }
+        None => faults.push(Fault::new(root.at, format!("the field 'apiVersion' is missing; it is {API_VERSION}"))),
+    }
+    let Some(kind) = root.get("kind") else {
+        faults.push(Fault::new(root.at, format!("the field 'kind' is missing; one of {}", KINDS.join(", "))));
+        return None;
+    };
+    match kind.value.text().unwrap_or_default() {
+        "Run" => run(root, context, faults),
+        "Environment" => {
+            let (metadata, mut spec) = parts::<EnvironmentSpec>(root, faults)?;
+            check::metadata(root, &metadata, faults);
+            check::environment(root, &mut spec, context, faults);
+            let status = status(root, faults)?;
+            Some(AnyResource::Environment(Box::new(Resource { metadata, spec, status })))
+        }
+        "Runtime" => {
+            let metadata = metadata(root, faults);
+            let mut metadata = metadata?;
+            let name = check::runtime_metadata(root, &mut metadata, faults);
+            let empty = Node::empty(root.at);
+            let node = root.get("spec").map_or(&empty, |e| &*e.value);
+            let spec = settings::runtime_spec(node, name.as_ref(), context).map_err(|f| faults.extend(f)).ok()?;
+            let status = status(root, faults)?;
+            Some(AnyResource::Runtime(Box::new(Resource { metadata, spec, status })))
+        }
+        "Flow" => {
+            let (metadata, spec) = parts::<FlowSpec>(root, faults)?;
+            check::metadata(root, &metadata, faults);
+            check::flow(root, &spec, faults);
+            let status = status(root, faults)?;
+            Some(AnyResource::Flow(Box::new(Resource { metadata, spec, status })))
+        }
+        other => {
+            let fault = Fault::new(kind.value.at, format!("'{other}' is not a kind"));
+            faults.push(fault.suggest(suggestion(other, &KINDS)));
+            None
+        }
+    }
+}
+
+fn run(root: &Node, context: &Context, faults: &mut Vec<Fault>) -> Option<AnyResource> {
+    // serde reads the budget out of a buffer that has no places, so it is read by itself first
+    if let Some(budget) = root.at_path(&["spec", "params", "budget"])
+        && let Err(found) = de::read::<Budget>(budget)
+    {
+        faults.extend(found);
+        return None;
+    }
+    let (metadata, mut spec) = parts::<RunSpec>(root, faults)?;
+    check::metadata(root, &metadata, faults);
+    check::run(root, &mut spec, context, faults);
+    let status = status(root, faults)?;
+    Some(AnyResource::Run(Box::new(Resource { metadata, spec, status })))
+}
+
+fn metadata(root: &Node, faults: &mut Vec<Fault>) -> Option<Metadata> {
+    match root.get("metadata") {
+        Some(entry) => de::read(&entry.value).map_err(|f| faults.extend(f)).ok(),
+        None => {
+            faults.push(Fault::new(root.at, "the field 'metadata' is missing"));
+            None
+        }
+    }
+}
+
+fn parts<S: DeserializeOwned>(root: &Node, faults: &mut Vec<Fault>) -> Option<(Metadata, S)> {
+    let metadata = metadata(root, faults);
+    let spec = match root.get("spec") {
+        Some(entry) => de::read(&entry.value).map_err(|f| faults.extend(f)).ok(),
+        None => {
+            faults.push(Fault::new(root.at, "the field 'spec' is missing"));
+            None
+        }
+    };
+    Some((metadata?, spec?))
+}
+
+fn status<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<Fault>) -> Option<T> {
+    match root.get("status") {
+        Some(entry) if !entry.value.is_null() => de::read(&entry.value).map_err(|f| faults.extend(f)).ok(),
+        _ => Some(T::default()),
+    }
+}
+
+/// One text declares a resource once.
+fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>) {
+    let mut seen = std::collections::BTreeMap::new();
+    for (resource, node) in resources.iter().zip(nodes) {
+        let name = &resource.metadata().name;
+        if name.is_empty() {
+            continue;
+        }
+        let at = node.at_path(&["metadata", "name"]).map_or(node.at, |n| n.at);
+        if let Some(first) = seen.insert((resource.kind(), name.clone()), at) {
+            let message = format!("{} '{name}' is declared twice, first on line {}", resource.kind(), first.line);
+            faults.push(Fault::new(at, message));
+        }
+    }
+}
+
+/// A fault as a report. A character nobody can see is named when it is on the line.
+pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
+    let at = fault.at.unwrap_or(At { line: 1, column: 1 });
+    let message = match invisible(text, at) {
+        Some(found) => format!("{} ({found})", fault.message),
+        None => fault.message,
+    };
+    Report {
+        origin: origin.to_owned(),
+        line: at.line,
+        column: at.column,
+        message,
+        snippet: snippet(text, at),
+        suggestion: fault.suggestion,
+    }
+}
+
+pub(crate) fn broken_report(text: &str, origin: &str, broken: &Broken) -> Report {
+    // the parser counts the end of a line that is not there as a line
+    let lines = text.lines().count().max(1);
+    let at = At { line: broken.at.line.clamp(1, lines), column: broken.at.column };
+    report(text, origin, Fault::new(at, broken.message.clone()))
+}
+
+/// A tab that indents, or a space that is none, on the line of a fault or the one before it.
+fn invisible(text: &str, at: At) -> Option<String> {
+    let first = at.line.saturating_sub(2);
+    let lines: Vec<(usize, &str)> = text.lines().enumerate().skip(first).take(at.line - first).collect();
+    for (index, line) in lines.into_iter().rev() {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(column) = line[..indent].find('\t') {
+            return Some(format!("line {}, column {}: a tab; YAML is indented with spaces", index + 1, column + 1));
+        }
+        for (column, c) in line.chars().enumerate() {
+            let name = match c {
+                '\u{a0}' => "no-break space (U+00A0)",
+                '\u{202f}' => "narrow no-break space (U+202F)",
+                '\u{2007}' => "figure space (U+2007)",
+                '\u{3000}' => "ideographic space (U+3000)",
+                '\u{200b}' => "zero-width space (U+200B)",
+                '\u{feff}' => "byte-order mark (U+FEFF)",
+                _ => continue,
+            };
+            return Some(format!("line {}, column {}: a {name}; write an ordinary space", index + 1, column + 1));
+        }
+    }
+    None
+}

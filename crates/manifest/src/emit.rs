@@ -1,0 +1,12 @@
+//! A resource as YAML.
+
+use hmz_api::{AnyResource, Error};
+
+/// Writes a resource as one YAML document that reads back equal; `get -o yaml` prints it.
+///
+/// # Errors
+/// An internal error when a value has no YAML form; no resource that was read has one.
+pub fn to_yaml(resource: &AnyResource) -> Result<String, Error> {
+    let wrong = |e: String| Error::new(hmz_api::ErrorKind::Internal, format!("this cannot be written as YAML: {e}"));
+    serde_saphyr::to_string(resource).map_err(|e| wrong(e.to_string()))
+}

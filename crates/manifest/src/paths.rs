@@ -1,0 +1,89 @@
+//! What `-f` names: a file, the manifests of a directory, or standard input.
+
+use crate::document::read;
+use crate::place::Context;
+use crate::report::{Report, into_error};
+use crate::tree::MAX_BYTES;
+use hmz_api::{AnyResource, Error};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Reads everything `-f` named, in order: a file by its path, a directory by its `*.yaml`, `*.yml` and `*.json` files
+/// sorted by name (not recursive), `-` by `stdin`. A relative path in a manifest begins in the manifest's folder, and in
+/// the context's base for standard input; a relative path in `paths` begins in the context's base too.
+///
+/// # Errors
+/// A usage error with every fault of every file, or that a path cannot be read, or that there is no manifest.
+pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
+    let mut resources = Vec::new();
+    let mut reports = Vec::new();
+    let mut stdin = Some(stdin);
+    let mut take = |text: String, origin: &str, context: &Context| match read(&text, origin, context) {
+        Ok(found) => resources.extend(found),
+        Err(found) => reports.extend(found),
+    };
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let stdin = stdin.take().ok_or_else(|| Error::usage("-f - is given twice"))?;
+            take(bounded(stdin, "-").map_err(Error::from)?, "-", context);
+            continue;
+        }
+        let full = context.base.join(path);
+        let metadata = std::fs::metadata(&full).map_err(|e| unreadable(path, e))?;
+        let files = if metadata.is_dir() { manifests(path, &full)? } else { vec![(path.clone(), full)] };
+        for (shown, full) in files {
+            let shown = shown.to_string_lossy();
+            let file = std::fs::File::open(&full).map_err(|e| unreadable(Path::new(&*shown), e))?;
+            let base = full.parent().map_or_else(|| context.base.clone(), Path::to_path_buf);
+            match bounded(file, &shown) {
+                Ok(text) => take(text, &shown, &context.at(base)),
+                Err(report) => return Err(report.into()),
+            }
+        }
+    }
+    if !reports.is_empty() {
+        return Err(into_error(reports));
+    }
+    if resources.is_empty() {
+        let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+        return Err(Error::usage(format!("no resource in {}", names.join(", "))));
+    }
+    Ok(resources)
+}
+
+fn unreadable(path: &Path, e: std::io::Error) -> Error {
+    Error::usage(format!("{}: {e}", path.display()))
+}
+
+/// The manifests of a directory, as shown and as opened.
+fn manifests(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+    let entries = std::fs::read_dir(full).map_err(|e| unreadable(shown, e))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| unreadable(shown, e))?.path();
+        let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+        if is_manifest && path.is_file() {
+            files.push((shown.join(path.file_name().unwrap_or_default()), path));
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::usage(format!("{}: no *.yaml, *.yml or *.json in this directory", shown.display())));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// A whole text, never more than a manifest may be.
+pub(crate) fn bounded(source: impl Read, origin: &str) -> Result<String, Report> {
+    let mut bytes = Vec::new();
+    let limit = MAX_BYTES as u64 + 1;
+    source.take(limit).read_to_end(&mut bytes).map_err(|e| Report::without_place(origin, e.to_string()))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(Report::without_place(origin, format!("longer than {} MiB", MAX_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|b| **b == b'\n').count() + 1;
+        Report::without_place(origin, format!("line {line} is not UTF-8 text"))
+    })
+}

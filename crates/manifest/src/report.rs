@@ -1,0 +1,87 @@
+//! A fault in a text, where it is, and what was probably meant.
+
+use hmz_api::Error;
+use std::fmt;
+
+/// One fault of a manifest or of settings.yaml.
+///
+/// Displays as `run.yaml:7:5: unknown field 'runtme', did you mean 'runtime'?` followed by the line and a caret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Report {
+    /// The file as it was named, or `-` for standard input.
+    pub origin: String,
+    /// The line, from 1; 0 when the fault has no place (a file that cannot be read).
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The line of the text and a caret below the place, without a last newline; empty when there is no place.
+    pub snippet: String,
+    /// What was probably meant, such as `did you mean 'runtime'?`.
+    pub suggestion: Option<String>,
+}
+
+impl Report {
+    /// A fault without a place in a text.
+    pub fn without_place(origin: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { origin: origin.into(), line: 0, column: 0, message: message.into(), snippet: String::new(), suggestion: None }
+    }
+
+    /// The place and what is wrong, on one line and without the snippet.
+    pub fn headline(&self) -> String {
+        let mut text = match self.line {
+            0 => format!("{}: {}", self.origin, self.message),
+            line => format!("{}:{line}:{}: {}", self.origin, self.column, self.message),
+        };
+        if let Some(suggestion) = &self.suggestion {
+            text.push_str(", ");
+            text.push_str(suggestion);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.headline())?;
+        if !self.snippet.is_empty() {
+            write!(f, "\n{}", self.snippet)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Report> for Error {
+    fn from(report: Report) -> Self {
+        Self::usage(report.to_string())
+    }
+}
+
+/// All reports as one usage error, each below the other.
+pub fn into_error(reports: Vec<Report>) -> Error {
+    let texts: Vec<String> = reports.iter().map(ToString::to_string).collect();
+    Error::usage(texts.join("\n"))
+}
+
+/// A place in a text: line and column in characters, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct At {
+    pub line: usize,
+    pub column: usize,
+}
+
+/// How much of a long line a snippet shows.
+const SNIPPET_WIDTH: usize = 160;
+
+/// The line at `at` and a caret under the column.
+pub(crate) fn snippet(text: &str, at: At) -> String {
+    let Some(line) = text.lines().nth(at.line.saturating_sub(1)) else { return String::new() };
+    let start = at.column.saturating_sub(SNIPPET_WIDTH * 3 / 4);
+    let shown: String = line.chars().skip(start).take(SNIPPET_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let number = at.line.to_string();
+    let gutter = " ".repeat(number.len());
+    let dots = if start > 0 { "…" } else { "" };
+    let indent = " ".repeat(at.column.saturating_sub(1).saturating_sub(start) + usize::from(start > 0));
+    format!("{gutter} |\n{number} | {dots}{}\n{gutter} | {indent}^", shown.trim_end())
+}

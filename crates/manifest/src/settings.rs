@@ -1,0 +1,142 @@
+//! `settings.yaml`: the runtimes a user saved. One bad entry never hides another, and other top-level keys are nobody's
+//! business here.
+
+mod entry;
+mod watch;
+
+pub(crate) use entry::runtime_spec;
+pub use watch::{Loaded, WatchGuard, watch};
+
+use crate::de::Fault;
+use crate::document::{broken_report, duplicates, report};
+use crate::place::Context;
+use crate::report::Report;
+use crate::suggest::nearest;
+use crate::tree::{self, Map, Node};
+use hmz_api::kinds::RuntimeSpec;
+use hmz_api::{Backend, RuntimeRef};
+
+/// What settings.yaml says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// Each saved runtime in the order of the file, or what is wrong with its entry. An entry that is wrong is still a
+    /// saved name.
+    pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, Report>)>,
+    /// What is wrong beside the entries: a backend or a name that is none.
+    pub problems: Vec<Report>,
+}
+
+impl Settings {
+    /// The entry of a runtime.
+    pub fn get(&self, runtime: &RuntimeRef) -> Option<&Result<RuntimeSpec, Report>> {
+        self.runtimes.iter().find(|(r, _)| r == runtime).map(|(_, entry)| entry)
+    }
+
+    /// Every report: those of the entries and those beside them.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.problems.iter().chain(self.runtimes.iter().filter_map(|(_, entry)| entry.as_ref().err()))
+    }
+}
+
+/// The backends of settings.yaml; `local` is never saved.
+const SAVED: [&str; 5] = ["ssh", "docker", "swarm", "apple-container", "slurm"];
+
+/// Reads the text of settings.yaml. An empty text is empty settings. `context` says what `~` is.
+///
+/// # Errors
+/// One report when the text is not YAML, has more than one document, or is no mapping.
+pub fn read(text: &str, origin: &str, context: &Context) -> Result<Settings, Report> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let say = |fault: Fault| report(text, origin, fault);
+    let documents = tree::parse(text).map_err(|broken| broken_report(text, origin, &broken))?;
+    let root = match documents.as_slice() {
+        [] => return Ok(Settings::default()),
+        [root] => root,
+        [_, second, ..] => return Err(say(Fault::new(second.at, "settings are one document, and this is a second one"))),
+    };
+    let Some(map) = root.map() else {
+        return Err(say(Fault::new(root.at, "settings are a mapping")));
+    };
+    if let Some((key, at, first)) = map.duplicates.iter().find(|(key, ..)| key == "runtimes") {
+        return Err(say(Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line))));
+    }
+    let mut settings = Settings::default();
+    let Some(runtimes) = root.get("runtimes").filter(|e| !e.value.is_null()) else { return Ok(settings) };
+    let Some(backends) = runtimes.value.map() else {
+        return Err(say(Fault::new(runtimes.value.at, "runtimes are a mapping of backends")));
+    };
+    settings.problems.extend(twice(backends).map(say));
+    for entry in &backends.entries {
+        let backend = Backend::from_word(&entry.key).filter(|b| *b != Backend::Local);
+        let Some(backend) = backend else {
+            let fault = Fault::new(entry.key_at, format!("'{}' is not a runtime backend: {}", entry.key, SAVED.join(", ")));
+            let near = nearest(&entry.key, SAVED).map(|n| format!("did you mean '{n}'?"));
+            settings.problems.push(say(fault.suggest(near)));
+            continue;
+        };
+        read_backend(backend, &entry.value, context, &mut settings, &say);
+    }
+    Ok(settings)
+}
+
+fn read_backend(backend: Backend, node: &Node, context: &Context, settings: &mut Settings, say: &dyn Fn(Fault) -> Report) {
+    if node.is_null() {
+        return;
+    }
+    let Some(names) = node.map() else {
+        settings.problems.push(say(Fault::new(node.at, format!("'{backend}' is a mapping of names"))));
+        return;
+    };
+    for entry in &names.entries {
+        let runtime = RuntimeRef::named(backend, entry.key.clone());
+        if let Err(e) = RuntimeRef::check_name(&entry.key) {
+            settings.problems.push(say(Fault::new(entry.key_at, e.message)));
+            continue;
+        }
+        let again = names.duplicates.iter().find(|(key, ..)| *key == entry.key);
+        let read = match again {
+            Some((key, at, first)) => {
+                Err(vec![Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line))])
+            }
+            None if backend != Backend::Docker => {
+                Err(vec![Fault::new(entry.key_at, format!("runtimes of {backend} are not supported yet"))])
+            }
+            None if entry.value.is_null() => {
+                let message = format!("'{}' says nothing; for a runtime with every default write {{}}", entry.key);
+                Err(vec![Fault::new(entry.key_at, message)])
+            }
+            None => {
+                let mut faults = Vec::new();
+                duplicates(&entry.value, &mut faults);
+                match runtime_spec(&entry.value, Some(&runtime), context) {
+                    Ok(spec) if faults.is_empty() => Ok(spec),
+                    Ok(_) => Err(faults),
+                    Err(more) => {
+                        faults.extend(more);
+                        Err(faults)
+                    }
+                }
+            }
+        };
+        settings.runtimes.push((runtime, read.map_err(|faults| first(faults, say))));
+    }
+}
+
+/// The first of an entry's faults, with how many more there are.
+fn first(mut faults: Vec<Fault>, say: &dyn Fn(Fault) -> Report) -> Report {
+    faults.sort_by_key(|f| f.at);
+    let more = faults.len().saturating_sub(1);
+    let mut faults = faults.into_iter();
+    let fault = faults.next().unwrap_or_else(|| Fault::new(Default::default(), "this entry cannot be read"));
+    let mut report = say(fault);
+    if more > 0 {
+        report.message.push_str(&format!(" (and {more} more in this entry)"));
+    }
+    report
+}
+
+fn twice(map: &Map) -> impl Iterator<Item = Fault> + '_ {
+    map.duplicates.iter().map(|(key, at, first)| {
+        Fault::new(*at, format!("the key '{key}' is there twice, first on line {}; what is under it is left out", first.line))
+    })
+}
