@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a guest may take to answer a `Hello`.
@@ -66,6 +66,8 @@ pub enum CommandEvent {
 struct Shared {
     /// One listener a command; `None` once the channel is lost.
     commands: Mutex<Option<HashMap<u64, Sender<CommandEvent>>>>,
+    /// Told when the channel is lost.
+    lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
 }
 
@@ -127,6 +129,7 @@ impl Client {
         reader.stream().set_read_timeout(None)?;
         let shared = Arc::new(Shared {
             commands: Mutex::new(Some(HashMap::new())),
+            lost: Condvar::new(),
             programs: Mutex::new(Arc::new(welcome.programs.clone())),
         });
         let heard = Arc::clone(&shared);
@@ -175,6 +178,14 @@ impl Client {
     /// When the guest is gone.
     pub fn close(&self, id: u64) -> Result<(), ClientError> {
         Ok(self.inner.writer.send(&ToGuest::Close { id }, &[])?)
+    }
+
+    /// Blocks until the channel is lost, be it that the guest is gone or that [`Client::shutdown`] was called.
+    pub fn wait_lost(&self) {
+        let mut commands = self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        while commands.is_some() {
+            commands = self.inner.shared.lost.wait(commands).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends the connection, as the last drop does.
@@ -255,4 +266,5 @@ fn hear(mut reader: Reader, shared: &Shared) {
     }
     // dropping the senders is what every listener hears as `Lost`
     *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    shared.lost.notify_all();
 }
