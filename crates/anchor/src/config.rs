@@ -1,6 +1,7 @@
 //! What a supervisor is told: one JSON object, length-prefixed (u32, little endian), at the beginning of its standard
 //! input. The rest of the input is the CLI's own. It carries the user's variables and never touches a disk.
 
+use crate::AnchorError;
 use hmz_api::launch::BoxAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +27,42 @@ pub struct SupervisorConfig {
     /// Names of variables a command may bring along when the CLI changed or set them; the rest of a command's
     /// environment is the box's own. A trailing `*` matches any ending.
     pub env_allow: Vec<String>,
+}
+
+/// Largest configuration, in bytes of JSON: an environment and arguments are bounded by the kernel at 6 MiB.
+const MAX_CONFIG: usize = 8 << 20;
+
+impl SupervisorConfig {
+    /// What is written to a supervisor's standard input before the CLI's own input.
+    ///
+    /// # Errors
+    /// When it is larger than a supervisor reads.
+    pub fn frame(&self) -> Result<Vec<u8>, AnchorError> {
+        let body = serde_json::to_vec(self).map_err(|e| AnchorError::Config(e.to_string()))?;
+        if body.len() > MAX_CONFIG {
+            return Err(AnchorError::Config(format!("{} bytes are too many", body.len())));
+        }
+        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+        frame.extend_from_slice(&body);
+        Ok(frame)
+    }
+
+    /// Reads exactly one frame, and no byte of what follows it.
+    ///
+    /// # Errors
+    /// When the input ends early, or the frame is too large or does not decode. The text never holds a value of it.
+    pub fn read(input: &mut impl std::io::Read) -> Result<Self, AnchorError> {
+        let mut head = [0u8; 4];
+        input.read_exact(&mut head).map_err(AnchorError::io("read the configuration"))?;
+        let len = u32::from_le_bytes(head) as usize;
+        if len > MAX_CONFIG {
+            return Err(AnchorError::Config(format!("{len} bytes are too many")));
+        }
+        let mut body = vec![0; len];
+        input.read_exact(&mut body).map_err(AnchorError::io("read the configuration"))?;
+        serde_json::from_slice(&body)
+            .map_err(|e| AnchorError::Config(format!("it does not decode at line {} column {}", e.line(), e.column())))
+    }
 }
 
 /// Which of the CLI's execs stay here. Everything else goes to the box; what cannot be read or classified is refused.

@@ -26,3 +26,4 @@ pub use emit::to_yaml;
 pub use paths::read_paths;
 pub use place::Context;
 pub use report::{Report, into_error};
+pub use suggest::nearest;

@@ -1,7 +1,7 @@
 //! What was probably meant by a word that is not one of the known ones.
 
 /// The known word nearest to `word`, when it is near enough to be a slip of the hand.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase().replace('-', "_");
     known
         .into_iter()

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a guest may take to answer a `Hello`, and to take a frame. What listens may be an impostor, or stopped.
@@ -95,6 +95,8 @@ impl Stage {
 struct Shared {
     /// One listener a command; `None` once the channel is lost.
     commands: Mutex<Option<HashMap<u64, Listener>>>,
+    /// Told when the channel is lost.
+    lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
 }
 
@@ -158,6 +160,7 @@ impl Client {
         welcome.programs = names_only(std::mem::take(&mut welcome.programs));
         let shared = Arc::new(Shared {
             commands: Mutex::new(Some(HashMap::new())),
+            lost: Condvar::new(),
             programs: Mutex::new(Arc::new(welcome.programs.clone())),
         });
         let heard = Arc::clone(&shared);
@@ -194,6 +197,30 @@ impl Client {
             return Err(e.into());
         }
         Ok(Command { id, events, client: self.clone() })
+    }
+
+    /// Signals the process group of command `id`.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn signal(&self, id: u64, signal: i32) -> Result<(), ClientError> {
+        Ok(self.inner.writer.send(&ToGuest::Signal { id, signal }, &[])?)
+    }
+
+    /// Has the whole session of command `id` killed.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn close(&self, id: u64) -> Result<(), ClientError> {
+        Ok(self.inner.writer.send(&ToGuest::Close { id }, &[])?)
+    }
+
+    /// Blocks until the channel is lost, be it that the guest is gone or that [`Client::shutdown`] was called.
+    pub fn wait_lost(&self) {
+        let mut commands = self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        while commands.is_some() {
+            commands = self.inner.shared.lost.wait(commands).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends the connection, as the last drop does.
@@ -237,7 +264,7 @@ impl Command {
     /// # Errors
     /// When the guest is gone.
     pub fn signal(&self, signal: i32) -> Result<(), ClientError> {
-        Ok(self.client.inner.writer.send(&ToGuest::Signal { id: self.id, signal }, &[])?)
+        self.client.signal(self.id, signal)
     }
 
     /// Has its whole session killed.
@@ -245,7 +272,7 @@ impl Command {
     /// # Errors
     /// When the guest is gone.
     pub fn close(&self) -> Result<(), ClientError> {
-        Ok(self.client.inner.writer.send(&ToGuest::Close { id: self.id }, &[])?)
+        self.client.close(self.id)
     }
 }
 
@@ -273,6 +300,7 @@ fn hear(mut reader: Reader, shared: &Shared) {
     let _ = reader.stream().shutdown(std::net::Shutdown::Both);
     // dropping the senders is what every listener hears as `Lost`
     *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    shared.lost.notify_all();
 }
 
 /// Passes an event on; false when no guest of ours would have sent it.

@@ -1,0 +1,107 @@
+//! What every agent CLI gives: a check, what its supervisor is told, and sessions with turns.
+
+use crate::Launcher;
+use async_trait::async_trait;
+use hmz_anchor::{CliFence, ExecPolicy};
+use hmz_api::Error;
+use hmz_api::grammar::AgentSpec;
+use hmz_api::journal::Event;
+use hmz_api::launch::{BoxAddress, CallerContext};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// A CLI as it was found here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Its executable, absolute and resolved.
+    pub program: PathBuf,
+    /// Directories of its installation, which it reads.
+    pub directories: Vec<PathBuf>,
+    /// Executables of it that stay here, the program included.
+    pub executables: Vec<PathBuf>,
+    /// Its version, when the installation says.
+    pub version: Option<String>,
+}
+
+/// Everything a session is started with.
+#[derive(Debug, Clone)]
+pub struct SessionStart {
+    /// How processes are started.
+    pub launcher: Arc<dyn Launcher>,
+    /// The CLI.
+    pub installed: Installed,
+    /// Model and effort.
+    pub spec: AgentSpec,
+    /// The caller's variables.
+    pub caller: CallerContext,
+    /// The box its commands land in.
+    pub place: BoxAddress,
+    /// Names of the programs on the box's PATH.
+    pub programs: Arc<Vec<String>>,
+}
+
+/// Takes a turn's events as they happen.
+pub type Sink<'a> = &'a mut (dyn FnMut(Event) + Send);
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// It answered; the text may be empty.
+    Answered(String),
+    /// It was interrupted before it answered.
+    Interrupted,
+    /// It failed, in one sentence for a person.
+    Failed(String),
+}
+
+/// One agent CLI.
+#[async_trait]
+pub trait Agent: Send + Sync {
+    /// Its word in `-a ROLE=WORD/MODEL`.
+    fn cli(&self) -> &'static str;
+
+    /// Finds it on the caller's PATH. Starts nothing.
+    ///
+    /// # Errors
+    /// A refusal when it is not installed here, with the line that installs it.
+    fn check(&self, caller: &CallerContext) -> Result<Installed, Error>;
+
+    /// Whether it can play a role as `spec` says, in `place`, whose programs are `programs`. Starts nothing.
+    ///
+    /// # Errors
+    /// A refusal that says what does not fit: an effort it has not, a shell the box lacks.
+    fn fits(&self, spec: &AgentSpec, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error>;
+
+    /// Which of its execs stay here.
+    fn policy(&self, installed: &Installed) -> ExecPolicy;
+
+    /// What it may touch here in a session of this name.
+    fn fence(&self, start: &SessionStart, session: &str) -> CliFence;
+
+    /// Names of variables its commands may bring along; a trailing `*` matches any ending.
+    fn env_allow(&self) -> Vec<String>;
+
+    /// A new session. The process starts with the first turn.
+    ///
+    /// # Errors
+    /// When its directories cannot be made.
+    async fn session(&self, start: SessionStart) -> Result<Box<dyn Session>, Error>;
+}
+
+/// A conversation with an agent, kept over turns; at most one process.
+#[async_trait]
+pub trait Session: Send {
+    /// The CLI's own id of it.
+    fn id(&self) -> &str;
+
+    /// One turn: asks `prompt` and tells `sink` what happens until the answer is there. When `stop` is cancelled the
+    /// agent is interrupted and the turn ends as [`TurnEnd::Interrupted`]; the session can be asked again.
+    ///
+    /// # Errors
+    /// When the agent's process cannot be started. What goes wrong later is [`TurnEnd::Failed`].
+    async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error>;
+
+    /// Ends the process: its input is closed, then it is told to end, then it is killed. Returns when it is gone.
+    async fn close(&mut self);
+}

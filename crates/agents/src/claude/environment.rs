@@ -1,0 +1,130 @@
+//! Claude's whole environment, and what its commands may bring along. Tables, not code.
+
+use super::state;
+use crate::SessionStart;
+use std::collections::BTreeMap;
+
+/// Variables of the caller's that claude gets. A trailing `*` matches any ending.
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    // what the user set for it
+    "ANTHROPIC_*",
+    "CLAUDE_CODE_*",
+    "CLAUDE_CONFIG_DIR",
+    "API_TIMEOUT_MS",
+    "MAX_THINKING_TOKENS",
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_TIMEOUT_MS",
+    "BASH_MAX_OUTPUT_LENGTH",
+    "DISABLE_TELEMETRY",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_BUG_COMMAND",
+    "DISABLE_PROMPT_CACHING*",
+    "CLAUDE_SECURESTORAGE_CONFIG_DIR",
+    // the way to the model's provider
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_REGION",
+];
+
+/// What the patterns above match and claude does not get: they are of the claude that may have started us, or they
+/// would have it run a program here or keep its files elsewhere.
+const KEPT_BACK: &[&str] = &[
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_EXECPATH",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_MESSAGING_*",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_CHILD_NOTES_DIR",
+    "CLAUDE_CODE_SHELL",
+    "CLAUDE_CODE_SHELL_PREFIX",
+    "CLAUDE_CODE_TMPDIR",
+];
+
+/// Variables a command may bring along into the box. Keys, sockets and the CLI's own are not among them.
+pub(super) const ALLOWED_IN_COMMANDS: &[&str] =
+    &["TERM", "PAGER", "GIT_PAGER", "GIT_EDITOR", "NO_COLOR", "LANG", "LC_*", "CLAUDECODE", "TMPDIR"];
+
+fn matches(patterns: &[&str], name: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => *pattern == name,
+    })
+}
+
+/// The environment of a session's process.
+pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<String, String> {
+    let passed = start.caller.env.iter().filter(|(name, _)| matches(PASSED, name) && !matches(KEPT_BACK, name));
+    let mut env: BTreeMap<String, String> = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let scratch = state::scratch(start, session).to_string_lossy().into_owned();
+    let ours = [
+        ("TERM", "dumb"),
+        ("SHELL", shell),
+        ("CLAUDE_CODE_SHELL", shell),
+        ("TMPDIR", &scratch),
+        ("CLAUDE_CODE_TMPDIR", &scratch),
+        // its memory folder is read by the user's own later sessions
+        ("CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1"),
+        // a turn is over when it answers; nothing starts another one by itself
+        ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
+        ("DISABLE_AUTOUPDATER", "1"),
+    ];
+    env.extend(ours.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_caller_holds_besides_stays_with_the_caller() {
+        for name in [
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "DOCKER_HOST",
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "LD_PRELOAD",
+            "NODE_OPTIONS",
+        ] {
+            assert!(!matches(PASSED, name), "{name}");
+        }
+        for name in ["CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_MESSAGING_TOKEN"] {
+            assert!(matches(KEPT_BACK, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_key_and_no_socket_goes_along_with_a_command() {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_MESSAGING_SOCKET",
+            "HOME",
+            "PATH",
+            "SHELL",
+        ] {
+            assert!(!matches(ALLOWED_IN_COMMANDS, name), "{name}");
+        }
+        assert!(matches(ALLOWED_IN_COMMANDS, "LC_ALL"));
+    }
+}

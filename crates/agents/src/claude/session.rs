@@ -1,0 +1,226 @@
+//! A conversation with claude: one process, started with the first turn and again when it has gone.
+
+use super::arguments::{self, Conversation};
+use super::events::{Heard, Outcome, Translator};
+use super::keeper::{Expiry, Keeper, Renewal};
+use super::permissions::{Answer, Places, answer};
+use super::state::{self, StateFolders};
+use super::{Claude, environment, shell};
+use crate::process::Process;
+use crate::{Agent as _, Session, SessionStart, Sink, TurnEnd};
+use async_trait::async_trait;
+use hmz_anchor::SupervisorConfig;
+use hmz_api::Error;
+use hmz_api::journal::Event;
+use serde_json::{Value, json};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How long an interrupted turn may take to end; it takes a fraction of a second, two when a command ignores signals.
+const INTERRUPTION: Duration = Duration::from_secs(10);
+
+/// A conversation.
+#[derive(Debug)]
+pub(super) struct ClaudeSession {
+    start: SessionStart,
+    id: String,
+    shell: String,
+    /// Keeps the sign-in, when one of the user's is used.
+    keeper: Option<Keeper>,
+    translator: Translator,
+    process: Option<Process>,
+}
+
+impl ClaudeSession {
+    pub(super) fn new(start: SessionStart) -> Result<Self, Error> {
+        let id = Uuid::new_v4().to_string();
+        let shell = shell(&start.caller, &start.place.environment, &start.programs)?;
+        state::prepare(&start, &id)?;
+        let keeper = if state::key_in_environment(&start.caller) {
+            None
+        } else {
+            Some(Keeper::new(&start.installed, StateFolders::of(&start.caller)?.config, &start.caller))
+        };
+        Ok(Self { start, id, shell, keeper, translator: Translator::default(), process: None })
+    }
+
+    fn config(&self) -> Result<SupervisorConfig, Error> {
+        let state = StateFolders::of(&self.start.caller)?;
+        let spec = &self.start.spec;
+        // a name whose transcript is there is refused as new, one without as old
+        let transcript = state.project(self.start.place.workdir.as_ref()).join(format!("{}.jsonl", self.id));
+        let conversation = if transcript.exists() { Conversation::Resumed } else { Conversation::Fresh };
+        Ok(SupervisorConfig {
+            program: self.start.installed.program.clone(),
+            argv: arguments::of(&spec.model, spec.effort.as_deref(), &self.id, conversation, &state),
+            env: environment::of(&self.start, &self.id, &self.shell),
+            cwd: PathBuf::from(&self.start.place.workdir),
+            place: self.start.place.clone(),
+            policy: Claude.policy(&self.start.installed),
+            fence: Claude.fence(&self.start, &self.id),
+            env_allow: Claude.env_allow(),
+        })
+    }
+
+    fn places(&self) -> Places {
+        let project = StateFolders::of(&self.start.caller)
+            .map(|state| state.project(self.start.place.workdir.as_ref()))
+            .unwrap_or_default();
+        Places {
+            workdir: PathBuf::from(&self.start.place.workdir),
+            scratch: state::scratch(&self.start, &self.id),
+            results: vec![project.join(&self.id), project.join("tool-results")],
+        }
+    }
+
+    /// Ends the process; the conversation can be resumed.
+    async fn end_process(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.close().await;
+        }
+    }
+
+    /// Says why the process ended in the middle of a turn.
+    async fn died(&mut self) -> TurnEnd {
+        let why = match self.process.take() {
+            Some(mut process) => {
+                let why = process.last_words().await;
+                process.close().await;
+                why
+            }
+            None => String::new(),
+        };
+        TurnEnd::Failed(format!("claude ended in the middle of its turn: {why}"))
+    }
+
+    /// Answers a permission prompt.
+    async fn permit(&mut self, request: &str, question: &super::permissions::Question, sink: Sink<'_>) -> std::io::Result<()> {
+        let response = match answer(question, &self.places()) {
+            Answer::Allow => json!({"behavior": "allow", "updatedInput": question.input}),
+            Answer::Deny(why) => {
+                self.translator.denied(&question.tool_use_id);
+                sink(Event::Notice { text: format!("claude may not use {}: {why}", question.tool_name) });
+                json!({"behavior": "deny", "message": why})
+            }
+        };
+        self.send(&control_response(request, &response)).await
+    }
+
+    async fn send(&mut self, message: &Value) -> std::io::Result<()> {
+        match &mut self.process {
+            Some(process) => process.send(message).await,
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+fn control_response(request: &str, response: &Value) -> Value {
+    json!({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": response}})
+}
+
+/// A renewal that is going on.
+type Renewing = Pin<Box<dyn Future<Output = Renewal> + Send>>;
+
+#[async_trait]
+impl Session for ClaudeSession {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
+        if let Some(keeper) = self.keeper.clone() {
+            // it goes on with the old one as long as that is good
+            if let Renewal::Stale(why) = keeper.look().await {
+                sink(Event::Notice { text: why });
+            }
+        }
+        let expiry: Option<Expiry> = self.keeper.as_ref().and_then(Keeper::expiry);
+        if self.process.is_none() {
+            let config = self.config()?;
+            self.process = Some(Process::start(&*self.start.launcher, &config).await?);
+        }
+        let asked = json!({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": prompt}]}});
+        if self.send(&asked).await.is_err() {
+            return Ok(self.died().await);
+        }
+        let mut interrupted: Option<Instant> = None;
+        let mut renewing: Option<Renewing> = None;
+        let mut renewed = false;
+        loop {
+            let Some(process) = &mut self.process else { return Ok(self.died().await) };
+            let line = tokio::select! {
+                biased;
+                () = stop.cancelled(), if interrupted.is_none() => {
+                    interrupted = Some(Instant::now() + INTERRUPTION);
+                    let request = json!({"type": "control_request", "request_id": Uuid::new_v4(), "request": {"subtype": "interrupt"}});
+                    if process.send(&request).await.is_err() {
+                        self.end_process().await;
+                        return Ok(TurnEnd::Interrupted);
+                    }
+                    continue;
+                }
+                renewal = async { match &mut renewing { Some(renewing) => renewing.await, None => std::future::pending().await } } => {
+                    renewing = None;
+                    if let Renewal::Stale(why) = renewal {
+                        sink(Event::Notice { text: why });
+                    }
+                    continue;
+                }
+                line = process.next() => line,
+                () = async { match interrupted { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
+                    // it does not let go; the conversation is resumed with a new process
+                    self.end_process().await;
+                    return Ok(TurnEnd::Interrupted);
+                }
+            };
+            let line = match line {
+                Ok(Some(line)) => line,
+                Ok(None) if interrupted.is_some() => {
+                    self.end_process().await;
+                    return Ok(TurnEnd::Interrupted);
+                }
+                Ok(None) => return Ok(self.died().await),
+                Err(error) => {
+                    self.end_process().await;
+                    return Ok(TurnEnd::Failed(format!("claude cannot be listened to: {error}")));
+                }
+            };
+            match self.translator.hear(&line, &mut *sink) {
+                Heard::Nothing => {}
+                Heard::Asks(request, question) => {
+                    if self.permit(&request, &question, &mut *sink).await.is_err() {
+                        return Ok(self.died().await);
+                    }
+                }
+                Heard::AsksOther(request) => {
+                    let refused = json!({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": "not available here"}});
+                    if self.send(&refused).await.is_err() {
+                        return Ok(self.died().await);
+                    }
+                }
+                Heard::Unauthorized => {
+                    if let Some(keeper) = self.keeper.clone().filter(|_| !renewed) {
+                        renewed = true;
+                        renewing = Some(Box::pin(async move { keeper.refused(expiry).await }));
+                    }
+                }
+                Heard::Ended(_) if interrupted.is_some() => return Ok(TurnEnd::Interrupted),
+                Heard::Ended(Outcome::Answered(text)) => return Ok(TurnEnd::Answered(text)),
+                Heard::Ended(Outcome::Failed(why)) => {
+                    // a process whose turn failed ends by itself; a new one resumes the conversation
+                    self.end_process().await;
+                    return Ok(TurnEnd::Failed(why));
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) {
+        self.end_process().await;
+    }
+}

@@ -1,0 +1,203 @@
+//! The list of steps, in YAML: what the agent says and does in a turn.
+//!
+//! ```yaml
+//! - say: I look around.
+//! - run: hostname && uname -a        # by /bin/sh, where the agent's commands land
+//! - run: exit 3
+//!   expect_status: 3                 # else any status is fine, and 0 is not required
+//! - write: {path: notes.txt, content: "asked: {{ prompt }}\n"}
+//! - edit: {path: calc.py, old: a - b, new: a + b}
+//! - read: calc.py
+//! - wait_for: notes.txt              # until the path is there
+//! - sleep: 1s
+//! - fail: I give up.                 # the turn fails
+//! ```
+//!
+//! A list of lists is one list a turn; a turn beyond the last one fails. A plain list is played every turn. Paths are
+//! relative to the workdir. `{{ prompt }}` stands for what the turn was asked, in texts and commands alike and as it is.
+
+use hmz_api::Error;
+use hmz_api::quantity::Span;
+use serde::Deserialize;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Largest list read, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// One thing the agent does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It says this; the last one of a turn is the turn's answer.
+    Say(String),
+    /// It runs a command by `/bin/sh -c`.
+    Run {
+        /// The command.
+        command: String,
+        /// The turn fails when it ends with another status (128+n for a signal).
+        expect_status: Option<i32>,
+    },
+    /// It writes a file.
+    Write {
+        /// Which.
+        path: String,
+        /// What is in it.
+        content: String,
+    },
+    /// It replaces a text that is in a file exactly once.
+    Edit {
+        /// Which.
+        path: String,
+        /// The text.
+        old: String,
+        /// What it becomes.
+        new: String,
+    },
+    /// It reads a file.
+    Read(String),
+    /// It waits until a path is there.
+    WaitFor(String),
+    /// It does nothing for a while.
+    Sleep(Span),
+    /// It fails its turn with these words.
+    Fail(String),
+}
+
+/// The steps of all turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Steps {
+    /// The same every turn.
+    Each(Vec<Step>),
+    /// One list a turn.
+    Turns(Vec<Vec<Step>>),
+}
+
+impl Steps {
+    /// The steps of the turn of this number, from 0; `None` when there are no more.
+    pub fn of_turn(&self, turn: usize) -> Option<&[Step]> {
+        match self {
+            Self::Each(steps) => Some(steps),
+            Self::Turns(turns) => turns.get(turn).map(Vec::as_slice),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    path: String,
+    content: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    path: String,
+    old: String,
+    new: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    say: Option<String>,
+    run: Option<String>,
+    expect_status: Option<i32>,
+    write: Option<Write>,
+    edit: Option<Edit>,
+    read: Option<String>,
+    wait_for: Option<String>,
+    sleep: Option<Span>,
+    fail: Option<String>,
+}
+
+impl TryFrom<Written> for Step {
+    type Error = String;
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written { say, run, expect_status, write, edit, read, wait_for, sleep, fail } = written;
+        if expect_status.is_some() && run.is_none() {
+            return Err("expect_status goes with run".to_owned());
+        }
+        let steps = [
+            say.map(Self::Say),
+            run.map(|command| Self::Run { command, expect_status }),
+            write.map(|Write { path, content }| Self::Write { path, content }),
+            edit.map(|Edit { path, old, new }| Self::Edit { path, old, new }),
+            read.map(Self::Read),
+            wait_for.map(Self::WaitFor),
+            sleep.map(Self::Sleep),
+            fail.map(Self::Fail),
+        ];
+        let mut steps = steps.into_iter().flatten();
+        match (steps.next(), steps.next()) {
+            (Some(step), None) => Ok(step),
+            _ => Err("a step has exactly one of say, run, write, edit, read, wait_for, sleep, fail".to_owned()),
+        }
+    }
+}
+
+/// Reads a list of steps.
+///
+/// # Errors
+/// A refusal that names the file and says what is wrong where.
+pub fn read(path: &Path) -> Result<Steps, Error> {
+    let wrong = |what: &dyn std::fmt::Display| Error::refused(format!("{}: {what}", path.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|e| wrong(&e))?;
+    file.take(LARGEST).read_to_string(&mut text).map_err(|e| wrong(&e))?;
+    if text.len() as u64 == LARGEST {
+        return Err(wrong(&"a list of steps is smaller than 4 MiB"));
+    }
+    parse(&text).map_err(|e| wrong(&e))
+}
+
+fn parse(text: &str) -> Result<Steps, String> {
+    // which of the two it is decides the reader, so that its errors have positions
+    let items: Vec<serde_json::Value> = serde_saphyr::from_str(text).map_err(|e| e.to_string())?;
+    let step = |written: Written| Step::try_from(written);
+    if !items.is_empty() && items.iter().all(serde_json::Value::is_array) {
+        let turns: Vec<Vec<Written>> = serde_saphyr::from_str(text).map_err(|e| e.to_string())?;
+        let turns = turns.into_iter().map(|turn| turn.into_iter().map(step).collect());
+        return Ok(Steps::Turns(turns.collect::<Result<_, _>>()?));
+    }
+    let steps: Vec<Written> = serde_saphyr::from_str(text).map_err(|e| e.to_string())?;
+    Ok(Steps::Each(steps.into_iter().map(step).collect::<Result<_, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_reads() {
+        let steps = parse(
+            "- say: hello\n- run: ls\n- run: exit 3\n  expect_status: 3\n- write: {path: a, content: b}\n\
+             - edit: {path: a, old: b, new: c}\n- read: a\n- wait_for: a\n- sleep: 1s\n- fail: no\n",
+        );
+        insta::assert_debug_snapshot!(steps.unwrap());
+    }
+
+    #[test]
+    fn a_list_of_lists_is_one_a_turn() {
+        let steps = parse("- - say: one\n- - say: two\n  - say: three\n").unwrap();
+        assert_eq!(steps.of_turn(0), Some(&[Step::Say("one".into())][..]));
+        assert_eq!(steps.of_turn(1).map(<[Step]>::len), Some(2));
+        assert_eq!(steps.of_turn(2), None);
+        let each = parse("- say: one\n").unwrap();
+        assert_eq!(each.of_turn(7).map(<[Step]>::len), Some(1));
+    }
+
+    #[test]
+    fn what_is_no_step_is_said() {
+        for (text, part) in [
+            ("- shout: x\n", "shout"),
+            ("- say: x\n  run: y\n", "exactly one"),
+            ("- {}\n", "exactly one"),
+            ("- say: x\n  expect_status: 1\n", "expect_status goes with run"),
+            ("say: x\n", "sequence"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{text:?}: {error}");
+        }
+    }
+}
