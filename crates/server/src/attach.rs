@@ -1,5 +1,6 @@
 //! Runs that belong to a verb: when the verb's stream ends without the run having ended, the run is cancelled.
 
+use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::kinds::annotation;
 use hmz_api::{Error, Kind, Run};
 use hmz_store::{Store, StoreError};
@@ -109,7 +110,7 @@ pub async fn cancel(store: &Store, name: &str) -> Result<(), Error> {
         if run.status.is_complete() || run.metadata.annotations.contains_key(annotation::CANCEL) {
             return Ok(());
         }
-        run.metadata.annotations.insert(annotation::CANCEL.into(), "true".into());
+        run.metadata.annotations.insert(annotation::CANCEL.into(), SystemClock.now().to_string());
         match store.update(run).await {
             Err(StoreError::Conflict { .. }) => {}
             other => return other.map(drop).map_err(Into::into),

@@ -2,8 +2,9 @@
 
 use crate::process::ProcessId;
 use hmz_api::Error;
-use hmz_api::journal::{Event, Outcome};
+use hmz_api::journal::Event;
 use hmz_api::launch::RunLaunch;
+use hmz_controllers::RunnerState;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,17 +17,6 @@ pub struct RunnerProcesses {
     executable: PathBuf,
     /// Where the name of a run goes whose runner ended.
     ended: mpsc::UnboundedSender<String>,
-}
-
-/// How a runner is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// It is at work.
-    Alive,
-    /// It ended in order; this is what its journal says.
-    Ended(Outcome, String),
-    /// It is gone and its journal has no end.
-    Died,
 }
 
 impl RunnerProcesses {
@@ -86,14 +76,14 @@ impl RunnerProcesses {
     }
 
     /// How a runner is.
-    pub fn observe(&self, runner: &str, epic: &str) -> Seen {
+    pub fn observe(&self, runner: &str, epic: &str) -> RunnerState {
         if runner.parse::<ProcessId>().is_ok_and(ProcessId::is_alive) {
-            return Seen::Alive;
+            return RunnerState::Alive;
         }
         let last = hmz_flows::journal::read(&Path::new(epic).join("epic.jsonl")).ok().and_then(|mut records| records.pop());
         match last.map(|record| record.event) {
-            Some(Event::Ended { outcome, message }) => Seen::Ended(outcome, message),
-            _ => Seen::Died,
+            Some(Event::Ended { outcome, message }) => RunnerState::Ended(outcome, message),
+            _ => RunnerState::Died,
         }
     }
 
@@ -102,7 +92,7 @@ impl RunnerProcesses {
         let Some(fd) = runner.parse::<ProcessId>().ok().and_then(ProcessId::pidfd) else { return };
         let (ended, run) = (self.ended.clone(), run.to_owned());
         tokio::spawn(async move {
-            if let Ok(fd) = tokio::io::unix::AsyncFd::new(fd) {
+            if let Ok(fd) = tokio::io::unix::AsyncFd::register(fd) {
                 // readable means that it ended
                 let _ = fd.readable().await;
                 let _ = ended.send(run);

@@ -6,7 +6,7 @@ use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::{idle, world};
-use hmz_api::Error;
+use hmz_api::{Error, Run};
 use hmz_api::clock::SystemClock;
 use hmz_store::Store;
 use std::collections::BTreeMap;
@@ -54,9 +54,15 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let store = Store::open(&paths.store(), clock.clone()).map_err(Error::from)?;
     let callers = Arc::new(Callers::default());
     let (attached, leavers) = Attached::new();
-    let mut listener = ApiListener::bind(&paths)?;
+    let listener = ApiListener::bind(&paths)?;
     let connections = listener.count();
-    let world = world::build(&config, &store, &callers, clock)?;
+    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock)?;
+    // runners of a daemon before us are not our children; their ends are heard all the same
+    for run in store.list::<Run>().await?.iter().filter(|run| !run.status.is_complete()) {
+        if let Some(runner) = &run.status.runner {
+            runners.adopt(run.name(), runner);
+        }
+    }
     let controllers = hmz_controllers::start(world);
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
@@ -64,14 +70,15 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let api = Api { store: store.clone(), paths: paths.clone(), callers, attached: Arc::clone(&attached) };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);
-    let serving = async {
-        // the listener is taken by reference, so that its socket is there until the file is removed
-        let _ = &mut listener;
-        axum::serve(listener, app).await
+    let hearing = async {
+        while let Some(run) = runners_ended.recv().await {
+            controllers.look_again("Run", &run);
+        }
     };
     let why = tokio::select! {
-        done = serving => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
-        () = attach::watch(store.clone(), attached, leavers) => "",
+        done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
+        () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
+        () = hearing => "no runner can be heard any more",
         () = idle::wait(store, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
         why = ended() => why?,
     };
