@@ -42,7 +42,7 @@ pub fn caller() -> CallerContext {
 
 /// Prints an error as every verb does, and gives its exit status.
 pub fn fail(verb: &str, error: &Error) -> ExitCode {
-    crate::output::error::print(verb, error);
+    crate::show::error(verb, error);
     ExitCode::from(error.exit_code())
 }
 

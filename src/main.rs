@@ -6,6 +6,7 @@ mod client;
 mod daemon;
 mod edge;
 mod output;
+mod show;
 mod verbs;
 
 use clap::Parser;

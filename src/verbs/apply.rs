@@ -3,7 +3,7 @@
 use crate::cli;
 use crate::client::Client;
 use crate::verbs::name;
-use crate::{edge, output};
+use crate::{edge, show};
 use futures::StreamExt;
 use hmz_api::kinds::condition;
 use hmz_api::rest::{ApplyRequest, WatchLine};
@@ -20,7 +20,7 @@ const VERDICT: Duration = Duration::from_secs(15);
 /// # Errors
 /// When a manifest is wrong, or anything in it was refused.
 pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
-    let resources = output::manifest::read(&args.filename)?;
+    let resources = show::manifests(&args.filename)?;
     if resources.is_empty() {
         return Err(Error::usage("the manifests declare nothing"));
     }
@@ -30,7 +30,7 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
         let shown = name::shown(&result.kind, &result.name);
         let verdict = match result.outcome {
             Ok(applied) => {
-                output::print(&if args.output == Some(cli::Output::Name) { format!("{shown}\n") } else { format!("{shown} {}\n", applied.word()) });
+                show::print(&if args.output == Some(cli::Output::Name) { format!("{shown}\n") } else { format!("{shown} {}\n", applied.word()) });
                 verdict(&client, &result.kind, &result.name).await
             }
             Err(e) => Err(e),
@@ -38,7 +38,7 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
         if let Err(e) = verdict {
             let told = Error { message: format!("{shown}: {}", e.message), ..e };
             worst = worst.max(told.exit_code());
-            output::error::print("apply", &told);
+            show::error("apply", &told);
         }
     }
     Ok(ExitCode::from(worst))
@@ -70,7 +70,7 @@ async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
 
 fn verdict_of(resource: &AnyResource) -> Option<Result<(), Error>> {
     let refused = |conditions: &Conditions, kind: &str| {
-        conditions.get(kind).filter(|c| c.reason == "Refused").map(|c| Err(output::refusal(&c.message)))
+        conditions.get(kind).filter(|c| c.reason == "Refused").map(|c| Err(show::refusal(&c.message)))
     };
     match resource {
         AnyResource::Run(run) => {

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::WatchLine;
@@ -33,7 +33,7 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
         }
     }
     let from_files = !args.filename.is_empty();
-    for resource in output::manifest::read(&args.filename)?.iter().rev() {
+    for resource in show::manifests(&args.filename)?.iter().rev() {
         wanted.push((resource.kind(), resource.metadata().name.clone()));
     }
     let mut worst = 0;
@@ -45,7 +45,7 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
             Err(e) if from_files && e.kind == ErrorKind::NotFound => {}
             Err(e) => {
                 worst = worst.max(e.exit_code());
-                output::error::print("delete", &e);
+                show::error("delete", &e);
             }
         }
     }
@@ -53,7 +53,7 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
         if !args.no_wait {
             gone(&client, kind, &name).await?;
         }
-        output::print(&format!("{} deleted\n", name::shown(kind, &name)));
+        show::print(&format!("{} deleted\n", name::shown(kind, &name)));
     }
     Ok(ExitCode::from(worst))
 }

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use crate::verbs::name;
 use hmz_api::Error;
 use std::process::ExitCode;
@@ -14,6 +14,6 @@ use std::process::ExitCode;
 pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
     let (kind, name) = name::one(&args.what, args.name.as_deref())?;
     let found = client.get(kind, &name).await?;
-    output::print(&output::describe(&found));
+    show::print(&show::describe(&found));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ mod spec;
 
 use crate::cli;
 use crate::client::Client;
-use crate::{edge, output};
+use crate::{edge, show};
 use hmz_api::Error;
 use hmz_api::rest::ApplyRequest;
 use hmz_api::{AnyResource, ErrorKind};
@@ -32,7 +32,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                 return match (ended?, signalled) {
                     (_, Some(number)) => Ok(ExitCode::from(u8::try_from(128 + number).unwrap_or(255))),
                     (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
-                    (follow::End::Refused(message), None) => Err(output::refusal(&message)),
+                    (follow::End::Refused(message), None) => Err(show::refusal(&message)),
                 };
             }
             number = signals.next() => {
@@ -40,7 +40,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                     // told twice: the daemon sees the stream end and cancels what is left
                     return Ok(ExitCode::from(130));
                 }
-                output::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
+                show::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
                 client.cancel(&result.name).await?;
             }
         }

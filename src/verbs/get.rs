@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::WatchLine;
@@ -22,7 +22,7 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         for kind in ["Runtime", "Flow", "Environment", "Run"] {
             found.extend(client.list(kind).await?);
         }
-        output::print(&output::listing(&found, args.output, true)?);
+        show::print(&show::listing(&found, args.output)?);
         return Ok(ExitCode::SUCCESS);
     }
     let (kind, names) = match args.what.split_once('/') {
@@ -37,32 +37,34 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
     if names.is_empty() {
         found = client.list(kind).await?;
         if found.is_empty() && !matches!(args.output, Some(cli::Output::Json | cli::Output::Yaml | cli::Output::Name)) {
-            eprintln!("no {} found", output::plural(kind));
+            eprintln!("no {} found", show::plural(kind));
         }
     }
     for wanted in &names {
         found.push(client.get(kind, wanted).await?);
     }
-    let single = names.len() == 1;
-    output::print(&if single { output::single(&found, args.output)? } else { output::listing(&found, args.output, false)? });
+    show::print(&match found.as_slice() {
+        [one] if names.len() == 1 => show::single(one, args.output)?,
+        several => show::listing(several, args.output)?,
+    });
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what is there, then each change, until the reader or the daemon ends.
 async fn watch(client: &Client, kind: &'static str, names: &[String], how: Option<cli::Output>) -> Result<ExitCode, Error> {
     let mut lines = Box::pin(client.watch(kind, names.first().filter(|_| names.len() == 1).map(String::as_str)).await?);
-    let mut rows = output::Rows::new(how);
+    let mut rows = show::Rows::new(how);
     let mut first: Option<Vec<AnyResource>> = Some(Vec::new());
     let wanted = |r: &AnyResource| names.is_empty() || names.contains(&r.metadata().name);
     while let Some(line) = lines.next().await {
         match line? {
             WatchLine::Modified(resource) if wanted(&resource) => match &mut first {
                 Some(held) => held.push(resource),
-                None => output::print(&rows.more(&[resource])?),
+                None => show::print(&rows.more(&[resource])?),
             },
             WatchLine::Bookmark => {
                 if let Some(held) = first.take() {
-                    output::print(&rows.more(&held)?);
+                    show::print(&rows.more(&held)?);
                 }
             }
             WatchLine::Modified(_) | WatchLine::Deleted(_) => {}

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::Error;
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 pub async fn run(client: Client, args: cli::Logs) -> Result<ExitCode, Error> {
     let run = name::of_kind("Run", &args.run)?;
     let mut records = Box::pin(client.journal(&run, 0, args.follow, false).await?);
-    let mut transcript = output::Transcript::to_stdout(args.json);
+    let mut transcript = show::Transcript::of_logs(args.json);
     while let Some(record) = records.next().await {
-        transcript.show(&record?);
+        transcript.show(&record?, None);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -49,5 +49,5 @@ pub fn of_kind(wanted: &str, typed: &str) -> Result<String, Error> {
 
 /// `env/box`, as `-o name` and messages print it.
 pub fn shown(kind: &str, name: &str) -> String {
-    format!("{}/{name}", kind.to_ascii_lowercase())
+    format!("{}/{name}", crate::output::table::kind_word(kind))
 }

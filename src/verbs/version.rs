@@ -15,6 +15,6 @@ pub fn run() -> ExitCode {
         Some(version) => format!("hmz {own}\ndaemon {version}\n"),
         None => format!("hmz {own}\ndaemon not running\n"),
     };
-    crate::output::print(&text);
+    crate::show::print(&text);
     ExitCode::SUCCESS
 }

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use crate::verbs::{delete, name};
 use futures::StreamExt;
 use hmz_api::kinds::condition;
@@ -61,7 +61,7 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
 }
 
 fn said(shown: &str, what: &str) -> ExitCode {
-    output::print(&format!("{shown} {what}\n"));
+    show::print(&format!("{shown} {what}\n"));
     ExitCode::SUCCESS
 }
 

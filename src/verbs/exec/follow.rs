@@ -1,17 +1,21 @@
 //! Following a run to its end: progress while it starts, its transcript, and the proof that nothing of it is left.
 
 use crate::client::Client;
-use crate::output;
+use crate::show;
 use futures::StreamExt;
-use hmz_api::journal::{Event, Record};
+use hmz_api::journal::Event;
 use hmz_api::kinds::condition;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Environment, Error, Resource, Run};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// How often a daemon that went away is looked for again in a row.
 const LOST: u32 = 5;
+
+/// How often the seconds of the progress line are brought up to date.
+const TICK: Duration = Duration::from_millis(250);
 
 /// How a run ended.
 pub enum End {
@@ -26,77 +30,58 @@ pub enum End {
 /// # Errors
 /// When no daemon can be had any more.
 pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, Error> {
-    let mut transcript = output::Transcript::of_exec(json);
-    let mut progress = output::Progress::new("starting");
-    let mut seen = 0;
-    let mut lost = 0;
+    let mut transcript = show::Transcript::of_exec(json);
+    let mut progress = show::Progress::default();
     let uid = client.get_as::<Run>(&run).await?.metadata.uid;
-    let mut environments = Box::pin(environments(client.clone(), uid, &mut progress));
-    // what a run says while it starts, until its journal begins
-    let first = Box::pin(client.journal(&run, 0, true, true));
-    let mut records = Some(Box::pin(tokio::select! {
-        records = first => records?,
-        e = &mut environments => return Err(e.err().unwrap_or_else(|| Error::failed("the daemon ended"))),
-    }));
+    let mut environments = client.watch("Environment", None).await?.boxed();
+    let mut records = client.journal(&run, 0, true, true).await?.boxed();
+    let mut ticks = tokio::time::interval(TICK);
+    let (mut seen, mut lost) = (0, 0);
     loop {
-        let Some(stream) = &mut records else {
-            match client.journal(&run, seen, true, true).await {
-                Ok(stream) => records = Some(Box::pin(stream)),
-                Err(e) if lost >= LOST => return Err(e),
-                Err(_) => lost += 1,
+        // each branch may be dropped at its await: the streams keep what they have read
+        let next = tokio::select! {
+            next = records.next() => next,
+            Some(line) = environments.next(), if seen == 0 => {
+                if let Ok(WatchLine::Modified(AnyResource::Environment(environment))) = line
+                    && owned_by(&environment, uid)
+                    && let Some((stage, detail)) = waits_for(&environment)
+                {
+                    progress.say(&stage, &detail);
+                }
+                continue;
             }
-            continue;
-        };
-        let next = if seen == 0 {
-            tokio::select! {
-                next = stream.next() => next,
-                // the watch of environments ends with the daemon; the journal's stream does too
-                _ = &mut environments => continue,
+            _ = ticks.tick() => {
+                progress.tick();
+                continue;
             }
-        } else {
-            stream.next().await
         };
         match next {
             Some(Ok(record)) => {
-                seen += 1;
-                lost = 0;
-                show(&mut transcript, &record);
+                (seen, lost) = (seen + 1, 0);
+                progress.note(&record);
+                transcript.show(&record, Some(&progress));
                 if matches!(record.event, Event::Ended { .. }) {
                     break;
                 }
             }
-            // a run that was refused has no journal
-            None if complete(&client, &run).await?.is_some() => break,
-            Some(Err(_)) | None => records = None,
+            // a run that was refused has no journal, and one whose runner was killed has one without an end
+            None if is_complete(&client, &run).await? => break,
+            Some(Err(_)) | None => {
+                lost += 1;
+                match client.journal(&run, seen, true, true).await {
+                    Ok(again) => records = again.boxed(),
+                    Err(e) if lost >= LOST => return Err(e),
+                    Err(_) => {}
+                }
+            }
         }
     }
-    drop(environments);
     drop(progress);
     gone(&client, &run, uid).await
 }
 
-fn show(transcript: &mut output::Transcript, record: &Record) {
-    transcript.show(record);
-}
-
-/// The run, when it is complete.
-async fn complete(client: &Client, run: &str) -> Result<Option<Resource<Run>>, Error> {
-    let found = client.get_as::<Run>(run).await?;
-    Ok(found.status.is_complete().then_some(found))
-}
-
-/// Shows what the run's environments wait for; ends only when the daemon does.
-async fn environments(client: Client, run: Option<Uuid>, progress: &mut output::Progress) -> Result<(), Error> {
-    let mut lines = Box::pin(client.watch("Environment", None).await?);
-    while let Some(line) = lines.next().await {
-        if let WatchLine::Modified(AnyResource::Environment(environment)) = line?
-            && owned_by(&environment, run)
-            && let Some(text) = waits_for(&environment)
-        {
-            progress.say(&text);
-        }
-    }
-    Ok(())
+async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
+    Ok(client.get_as::<Run>(run).await?.status.is_complete())
 }
 
 fn owned_by(environment: &Resource<Environment>, run: Option<Uuid>) -> bool {
@@ -104,13 +89,13 @@ fn owned_by(environment: &Resource<Environment>, run: Option<Uuid>) -> bool {
 }
 
 /// The first condition that does not hold yet and has something to say.
-fn waits_for(environment: &Resource<Environment>) -> Option<String> {
+fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
     let conditions = &environment.status.conditions;
     [condition::SCHEDULED, condition::IMAGE_READY, condition::CREATED, condition::GUEST_READY]
         .into_iter()
         .filter_map(|kind| conditions.get(kind))
         .find(|c| c.status != hmz_api::ConditionStatus::True && !c.message.is_empty())
-        .map(|c| format!("{}: {}", environment.name(), c.message))
+        .map(|c| (environment.name().to_owned(), c.message.clone()))
 }
 
 /// Waits until the run is complete and none of its environments is left.
