@@ -1,2 +1,4 @@
 //! hmz
+mod output;
+
 fn main() {}
