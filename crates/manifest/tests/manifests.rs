@@ -1,4 +1,5 @@
 //! Whole manifests: what is read, and what each fault says, word for word.
+#![cfg(test)]
 
 use hmz_api::AnyResource;
 use hmz_manifest::{Context, read, to_yaml};

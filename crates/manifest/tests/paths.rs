@@ -1,4 +1,5 @@
 //! What `-f` takes, on real files.
+#![cfg(test)]
 
 use hmz_manifest::{Context, read_paths};
 use std::io::empty;

@@ -1,4 +1,5 @@
 //! The schemas in the repository are those of the types.
+#![cfg(test)]
 
 use std::path::Path;
 

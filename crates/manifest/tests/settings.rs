@@ -1,4 +1,5 @@
 //! settings.yaml: what is read, what is said, and that a watch survives what editors do.
+#![cfg(test)]
 
 use hmz_api::{Backend, RuntimeRef};
 use hmz_manifest::Context;
