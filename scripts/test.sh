@@ -61,5 +61,6 @@ fi
 
 if [ $# = 0 ]; then
   section 'examples in the documentation comments'
-  "$CARGO" test --workspace --doc --quiet
+  "$CARGO" test --workspace --doc --quiet >"$log_dir/doc" 2>&1 || { cat "$log_dir/doc"; exit 1; }
+  printf '%d passed\n' "$(grep -E '^test result: ok' "$log_dir/doc" | awk '{ n += $4 } END { print n + 0 }')"
 fi

@@ -40,6 +40,7 @@ pub struct Recorded {
 #[derive(Debug, Default)]
 struct State {
     scripts: HashMap<String, Vec<Step>>,
+    usual: Option<String>,
     tries: HashMap<(String, usize, String), u32>,
     requests: VecDeque<Recorded>,
     bytes: usize,
@@ -107,6 +108,13 @@ impl Provider {
     #[must_use]
     pub fn script(self, name: &str, steps: impl IntoIterator<Item = Step>) -> Self {
         self.set_script(name, steps);
+        self
+    }
+
+    /// The script for prompts that name none.
+    #[must_use]
+    pub fn usual_script(self, name: &str) -> Self {
+        self.shared.lock().usual = Some(name.to_owned());
         self
     }
 
@@ -218,9 +226,10 @@ fn messages(connection: &mut http::Connection, request: http::Request, shared: &
     let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
         return connection.json(400, &[], &messages::error_body(400));
     };
-    let asked = Asked::of(&body);
+    let mut asked = Asked::of(&body);
     let step = {
         let mut state = shared.lock();
+        asked.script = asked.script.or_else(|| state.usual.clone());
         let session = request.headers.get("x-claude-code-session-id").cloned().unwrap_or_default();
         let step = choose(&mut state, &asked, session);
         let size = request.body.len();

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod command;
 pub mod docker;
+pub mod document;
 pub mod home;
 pub mod processes;
 pub mod project;
