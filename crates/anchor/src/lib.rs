@@ -1,10 +1,23 @@
 //! The supervisor: runs an unmodified agent CLI here while every command it starts lands in a box.
 
+mod child;
 mod collect;
 mod config;
+mod descriptors;
 mod error;
 pub mod exec;
+mod fence;
+mod filter;
+mod guardian;
 pub mod launch;
+mod memory;
+mod notify;
+mod policy;
+mod pump;
+mod session;
+mod supervisor;
+mod sys;
+mod tree;
 pub mod tty;
 
 pub use config::{CliFence, ExecPolicy, SupervisorConfig};
@@ -12,6 +25,18 @@ pub use error::AnchorError;
 
 /// The hidden verb `hmz supervisor`: must be called before the process has a second thread. Reads its configuration's
 /// frame from descriptor 0, whose rest is the CLI's standard input; descriptor 3 is the lifeline.
+///
+/// Ends as the CLI ended: with its status, or by its signal.
 pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
+    match guardian::run() {
+        Ok(hmz_wire::Status::Exited(status)) => std::process::ExitCode::from(status as u8),
+        Ok(hmz_wire::Status::Signaled(signal)) => {
+            sys::die_of(signal);
+            std::process::ExitCode::from(128u8.wrapping_add(signal as u8))
+        }
+        Err(e) => {
+            eprintln!("hmz supervisor: error: {e}");
+            std::process::ExitCode::from(hmz_api::Error::from(e).exit_code())
+        }
+    }
 }

@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a guest may take to answer a `Hello`.
-const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a guest may take to answer a `Hello`, and to take a frame. What listens may be an impostor, or stopped.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a box cannot be worked in.
 #[derive(Debug, thiserror::Error)]
@@ -62,10 +62,39 @@ pub enum CommandEvent {
     Lost,
 }
 
+/// Where a command is on its way from `Spawn` to `Empty`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Asked,
+    Started,
+    Exited,
+}
+
+#[derive(Debug)]
+struct Listener {
+    stage: Stage,
+    events: Sender<CommandEvent>,
+}
+
+impl Stage {
+    /// The stage after an event; `Some(None)` when it was the last one, `None` when it cannot come in this stage. So a
+    /// command has at most three events, whatever a guest sends.
+    fn after(self, event: CommandEvent) -> Option<Option<Self>> {
+        match (self, event) {
+            (Self::Asked, CommandEvent::Started) => Some(Some(Self::Started)),
+            (Self::Asked, CommandEvent::Failed(_))
+            | (Self::Started, CommandEvent::Exited(_, false))
+            | (Self::Exited, CommandEvent::Empty) => Some(None),
+            (Self::Started, CommandEvent::Exited(_, true)) => Some(Some(Self::Exited)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     /// One listener a command; `None` once the channel is lost.
-    commands: Mutex<Option<HashMap<u64, Sender<CommandEvent>>>>,
+    commands: Mutex<Option<HashMap<u64, Listener>>>,
     /// Told when the channel is lost.
     lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
@@ -107,12 +136,12 @@ impl Client {
     /// # Errors
     /// When the socket is not there, its peer is another process, or the guest refuses or is silent.
     pub fn connect(socket: &Path, pid: i32, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
-        let stream = UnixStream::connect(socket)?;
+        let stream = reach(socket)?;
         let peer = peer_of(&stream)?;
         if peer.pid != pid {
             return Err(ClientError::Impostor { found: peer.pid, wanted: pid });
         }
-        stream.set_read_timeout(Some(HELLO_DEADLINE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let (mut reader, writer) = split(stream)?;
         writer.send(&ToGuest::Hello { version: VERSION, owner, fence }, &[])?;
         let welcome = match reader.recv::<FromGuest>() {
@@ -127,6 +156,8 @@ impl Client {
             return Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)));
         }
         reader.stream().set_read_timeout(None)?;
+        let mut welcome = welcome;
+        welcome.programs = names_only(std::mem::take(&mut welcome.programs));
         let shared = Arc::new(Shared {
             commands: Mutex::new(Some(HashMap::new())),
             lost: Condvar::new(),
@@ -156,12 +187,16 @@ impl Client {
         spawn.id = id;
         let (sender, events) = channel();
         match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, sender),
+            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, events: sender }),
             None => return Err(ClientError::Gone),
         };
-        let command = Command { id, events, client: self.clone() };
-        self.inner.writer.send(&ToGuest::Spawn(spawn), fds)?;
-        Ok(command)
+        if let Err(e) = self.inner.writer.send(&ToGuest::Spawn(spawn), fds) {
+            if let Some(commands) = &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+                commands.remove(&id);
+            }
+            return Err(e.into());
+        }
+        Ok(Command { id, events, client: self.clone() })
     }
 
     /// Signals the process group of command `id`.
@@ -250,21 +285,56 @@ fn hear(mut reader: Reader, shared: &Shared) {
             FromGuest::Exited { id, status, alive } => (id, CommandEvent::Exited(status, alive)),
             FromGuest::Empty { id } => (id, CommandEvent::Empty),
             FromGuest::Programs(names) => {
-                *shared.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+                *shared.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names_only(names));
                 continue;
             }
-            FromGuest::Welcome(_) | FromGuest::Refused(_) | FromGuest::Pong(_) => continue,
+            FromGuest::Pong(_) => continue,
+            // said once, before
+            FromGuest::Welcome(_) | FromGuest::Refused(_) => break,
         };
-        let last = matches!(event, CommandEvent::Failed(_) | CommandEvent::Exited(_, false) | CommandEvent::Empty);
-        if let Some(commands) = &mut *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            // a listener that was dropped does not care
-            let _ = commands.get(&id).map(|sender| sender.send(event));
-            if last {
-                commands.remove(&id);
-            }
+        if !tell(shared, id, event) {
+            break;
         }
     }
+    // a guest that broke the protocol is not spoken to any more
+    let _ = reader.stream().shutdown(std::net::Shutdown::Both);
     // dropping the senders is what every listener hears as `Lost`
     *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
     shared.lost.notify_all();
+}
+
+/// Passes an event on; false when no guest of ours would have sent it.
+fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
+    let mut commands = shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(commands) = &mut *commands else { return false };
+    let Some(listener) = commands.get_mut(&id) else { return false };
+    let Some(next) = listener.stage.after(event) else { return false };
+    // one that was dropped does not care
+    let _ = listener.events.send(event);
+    match next {
+        Some(stage) => listener.stage = stage,
+        None => {
+            commands.remove(&id);
+        }
+    }
+    true
+}
+
+/// Connects, for at most [`PATIENCE`]: a socket whose listener takes nobody would hold us for ever.
+fn reach(socket: &Path) -> Result<UnixStream, ClientError> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(std::io::Error::from)?;
+    sockopt::set_socket_timeout(&made, sockopt::Timeout::Send, Some(PATIENCE)).map_err(std::io::Error::from)?;
+    let address = SocketAddrUnix::new(socket).map_err(std::io::Error::from)?;
+    match connect(&made, &address) {
+        Ok(()) => Ok(UnixStream::from(made)),
+        Err(rustix::io::Errno::AGAIN) => Err(ClientError::Silent),
+        Err(e) => Err(std::io::Error::from(e).into()),
+    }
+}
+
+/// A guest's word for what is on PATH is taken for names, never for paths.
+fn names_only(mut names: Vec<String>) -> Vec<String> {
+    names.retain(|name| !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']));
+    names
 }

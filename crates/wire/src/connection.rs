@@ -36,7 +36,9 @@ pub struct Reader {
 /// The half that sends.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    stream: Arc<Mutex<UnixStream>>,
+    stream: Arc<UnixStream>,
+    /// Held while a frame is sent. Not needed to shut down, which ends a send that the peer does not read.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Both halves of a connected socket.
@@ -45,14 +47,15 @@ pub struct Writer {
 /// When the descriptor cannot be duplicated.
 pub fn split(stream: UnixStream) -> Result<(Reader, Writer), WireError> {
     let other = stream.try_clone()?;
-    Ok((Reader { stream }, Writer { stream: Arc::new(Mutex::new(other)) }))
+    Ok((Reader { stream }, Writer { stream: Arc::new(other), turn: Arc::new(Mutex::new(())) }))
 }
 
 impl Writer {
     /// Sends one message with descriptors.
     ///
     /// # Errors
-    /// When the peer is gone, or the message is too large.
+    /// When the message is too large, which leaves the channel as it was; or when the peer is gone or did not read within
+    /// the socket's write timeout, which ends the channel: a frame may have been cut in two.
     pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
         let body = postcard::to_stdvec(message).map_err(|_| WireError::Protocol("a message that cannot be encoded"))?;
         if body.len() > MAX_FRAME || fds.len() > MAX_FDS {
@@ -62,7 +65,7 @@ impl Writer {
         frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
         frame.extend_from_slice(&body);
         // a thread that panicked while it held the lock sent a whole frame or broke the stream, which the peer sees
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -70,7 +73,7 @@ impl Writer {
         }
         let mut sent = 0;
         while sent < frame.len() {
-            let done = sendmsg(&*stream, &[IoSlice::new(&frame[sent..])], &mut control, SendFlags::NOSIGNAL);
+            let done = sendmsg(&*self.stream, &[IoSlice::new(&frame[sent..])], &mut control, SendFlags::NOSIGNAL);
             match done {
                 Ok(n) => {
                     sent += n;
@@ -78,17 +81,19 @@ impl Writer {
                     control.clear();
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(WireError::Io(e.into())),
+                Err(e) => {
+                    self.shutdown();
+                    return Err(WireError::Io(e.into()));
+                }
             }
         }
         Ok(())
     }
 
-    /// Shuts the socket down in both directions, which ends the reader of either side.
+    /// Shuts the socket down in both directions, which ends the reader of either side, and a send that waits.
     pub fn shutdown(&self) {
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // already shut down is as good
-        let _ = stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
@@ -124,9 +129,14 @@ impl Reader {
             return Err(WireError::Protocol("a frame that is too large"));
         }
         let mut body = vec![0; len];
-        self.stream.read_exact(&mut body)?;
-        let message = postcard::from_bytes(&body).map_err(|_| WireError::Protocol("a frame that does not decode"))?;
-        Ok(Some((message, fds)))
+        self.stream.read_exact(&mut body).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => WireError::Protocol("the stream ended inside a frame"),
+            _ => e.into(),
+        })?;
+        match postcard::take_from_bytes(&body) {
+            Ok((message, [])) => Ok(Some((message, fds))),
+            _ => Err(WireError::Protocol("a frame that does not decode")),
+        }
     }
 
     /// The socket, to poll or to ask for its peer.

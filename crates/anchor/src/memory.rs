@@ -1,0 +1,66 @@
+//! Reads what a waiting thread's system call points to.
+
+use crate::sys;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The smallest page: what lies within one is there or not as a whole.
+const PAGE: u64 = 4096;
+
+/// Reads `buffer.len()` bytes, which lie within one page.
+fn read(tid: i32, address: u64, buffer: &mut [u8]) -> Option<()> {
+    if let Ok(n) = sys::read_memory(tid, address, buffer) {
+        return (n == buffer.len()).then_some(());
+    }
+    // some containers' profiles deny the call, and allow the file
+    File::open(format!("/proc/{tid}/mem")).ok()?.read_exact_at(buffer, address).ok()
+}
+
+/// A string that ends with a zero byte, which is left out. `None` when it cannot be read or is longer than `max`.
+pub(crate) fn string(tid: i32, address: u64, max: usize) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut at = address;
+    loop {
+        let room = (PAGE - at % PAGE).min(256) as usize;
+        let mut chunk = [0u8; 256];
+        read(tid, at, &mut chunk[..room])?;
+        if let Some(end) = chunk[..room].iter().position(|&b| b == 0) {
+            text.extend_from_slice(&chunk[..end]);
+            return (text.len() <= max).then_some(text);
+        }
+        text.extend_from_slice(&chunk[..room]);
+        if text.len() > max {
+            return None;
+        }
+        at = at.checked_add(room as u64)?;
+    }
+}
+
+/// Whether the byte at `address` is zero.
+pub(crate) fn is_zero(tid: i32, address: u64) -> bool {
+    let mut byte = [1u8];
+    read(tid, address, &mut byte).is_some() && byte[0] == 0
+}
+
+/// The value of `name` among the environment's strings at `envp`, of which no more than `most` are looked at.
+pub(crate) fn variable(tid: i32, envp: u64, name: &[u8], most: u64) -> Option<Vec<u8>> {
+    for i in 0..most {
+        let mut raw = [0u8; 8];
+        // pointers are aligned, so one never lies in two pages
+        read(tid, envp.checked_add(8 * i)?, &mut raw)?;
+        let at = u64::from_ne_bytes(raw);
+        if at == 0 {
+            return None;
+        }
+        let mut head = vec![0u8; name.len() + 1];
+        let whole = (PAGE - at % PAGE) as usize >= head.len();
+        if whole && (read(tid, at, &mut head).is_none() || head[name.len()] != b'=' || &head[..name.len()] != name) {
+            continue;
+        }
+        if let Some(value) = string(tid, at, 128 << 10).as_deref().and_then(|s| s.strip_prefix(name)).and_then(|s| s.strip_prefix(b"="))
+        {
+            return Some(value.to_vec());
+        }
+    }
+    None
+}

@@ -1,0 +1,265 @@
+//! Decides where an exec goes: here, to the box, or nowhere.
+//!
+//! Every process that runs here is the CLI's own (a redirected command is a stand-in and starts nothing), so the decision
+//! needs the file alone:
+//! - one of the CLI's own executables, by device and inode, whatever its path and first argument: here;
+//! - a process listing by a name the policy gives, when it is not in a directory the CLI can write: here;
+//! - below the workdir or the scratch directory, where both sides have the same files: looked at here, run in the box;
+//! - a name on the box's PATH: to the box, whatever directory is tried first, so that a search of the PATH ends at once;
+//! - a name that is not, in a directory of the PATH: ENOENT, as the box would say, without asking it;
+//! - any other path: to the box as it is. When the box lacks it the stand-in says so and ends with 127, or 126;
+//! - what has no path (a memfd, a deleted file) or cannot be read: EACCES.
+
+use crate::SupervisorConfig;
+use crate::sys::Notification;
+use crate::{AnchorError, memory};
+use hmz_wire::Bytes;
+use rustix::fs::{Access, AtFlags, CWD, FileType};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Longest path, in bytes.
+const MAX_PATH: usize = 4096;
+
+/// Where an exec goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The kernel does it here.
+    Here,
+    /// It fails with this errno.
+    Fail(i32),
+    /// It is done in the box.
+    Box(Target),
+}
+
+/// What is run in the box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The program's path.
+    pub(crate) program: Bytes,
+    /// Whether a path that the box lacks may be found by its name.
+    pub(crate) by_name: bool,
+}
+
+/// An exec as it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    /// The thread.
+    pub(crate) tid: i32,
+    /// The directory a relative path starts at: a descriptor, or AT_FDCWD.
+    pub(crate) dirfd: i32,
+    /// Address of the path.
+    pub(crate) path: u64,
+    /// Address of the arguments' pointers.
+    pub(crate) argv: u64,
+    /// Address of the environment's pointers.
+    pub(crate) envp: u64,
+    /// Whether an empty path means the descriptor itself.
+    pub(crate) empty_path: bool,
+}
+
+impl Call {
+    /// What a notification asks for; `None` when it is no exec.
+    pub(crate) fn of(n: &Notification) -> Option<Self> {
+        let a = n.args;
+        match i64::from(n.nr) {
+            libc::SYS_execve => Some(Self {
+                tid: n.tid,
+                dirfd: libc::AT_FDCWD,
+                path: a[0],
+                argv: a[1],
+                envp: a[2],
+                empty_path: false,
+            }),
+            libc::SYS_execveat => Some(Self {
+                tid: n.tid,
+                dirfd: a[0] as i32,
+                path: a[1],
+                argv: a[2],
+                envp: a[3],
+                empty_path: a[4] & libc::AT_EMPTY_PATH as u64 != 0,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The rules of a session.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    own: HashSet<(u64, u64)>,
+    listings: HashSet<OsString>,
+    shared: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
+    path: HashSet<PathBuf>,
+}
+
+/// The executables that stay here: the CLI, what its policy names, and the interpreter when the CLI is a script.
+pub(crate) fn own_programs(config: &SupervisorConfig) -> Vec<PathBuf> {
+    let mut own = vec![config.program.clone()];
+    own.extend(config.policy.own.iter().cloned());
+    if let Some(line) = first_line(&config.program) {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(|w| PathBuf::from(OsStr::from_bytes(w)));
+        if let Some(interpreter) = words.next() {
+            if interpreter.file_name() == Some(OsStr::new("env")) {
+                let path = config.env.get("PATH").map(OsString::from).unwrap_or_default();
+                let name = words.find(|w| !w.as_os_str().as_bytes().starts_with(b"-") && !w.as_os_str().as_bytes().contains(&b'='));
+                if let Some(name) = name {
+                    own.extend(std::env::split_paths(&path).map(|dir| dir.join(&name)).find(|p| p.is_file()));
+                }
+            }
+            own.push(interpreter);
+        }
+    }
+    own.into_iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect()
+}
+
+/// The line of a script's interpreter, without its `#!`.
+fn first_line(program: &Path) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    std::fs::File::open(program).ok()?.take(256).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?;
+    Some(line.split(|&b| b == b'\n').next()?.to_vec())
+}
+
+impl Policy {
+    /// The rules of `config`, whose own executables are `own`.
+    pub(crate) fn new(config: &SupervisorConfig, own: &[PathBuf]) -> Result<Self, AnchorError> {
+        let identity = |p: &PathBuf| std::fs::metadata(p).map(|m| (m.dev(), m.ino())).ok();
+        let real = |p: &str| {
+            std::fs::canonicalize(p).map_err(|e| AnchorError::Refused(format!("the directory {p} is not there: {e}")))
+        };
+        let shared = vec![real(&config.place.workdir)?, real(&config.place.scratch)?];
+        let mut writable = shared.clone();
+        writable.extend(config.fence.write.iter().filter_map(|p| std::fs::canonicalize(p).ok()));
+        let path = config.env.get("PATH").map(OsString::from).unwrap_or_default();
+        Ok(Self {
+            own: own.iter().filter_map(identity).collect(),
+            listings: config.policy.listings.iter().map(OsString::from).collect(),
+            shared,
+            writable,
+            path: std::env::split_paths(&path).collect(),
+        })
+    }
+
+    /// The directories both sides have, with their real paths.
+    pub(crate) fn shared(&self) -> &[PathBuf] {
+        &self.shared
+    }
+
+    /// Decides. `path` is what `call.path` pointed to, `programs` the names on the box's PATH.
+    pub(crate) fn decide(&self, call: &Call, path: &[u8], programs: &HashSet<String>) -> Decision {
+        let path = match absolute(call, path) {
+            Ok(path) => path,
+            Err(errno) => return Decision::Fail(errno),
+        };
+        let found = std::fs::metadata(&path);
+        if let Ok(found) = &found
+            && found.is_file()
+            && self.own.contains(&(found.dev(), found.ino()))
+        {
+            return Decision::Here;
+        }
+        // what is reached through a link of the kernel's has a path of its own, or none
+        let path = if path.starts_with("/proc") {
+            match std::fs::read_link(&path) {
+                Ok(real) if real.is_absolute() && found.is_ok() && same_file(&real, &path) => real,
+                Ok(_) => return Decision::Fail(libc::EACCES),
+                Err(_) => path,
+            }
+        } else {
+            path
+        };
+        let Some(name) = path.file_name().map(OsStr::to_os_string) else {
+            return Decision::Fail(libc::EACCES);
+        };
+        if self.listings.contains(&name) && found.is_ok() && self.is_system(&path) {
+            return Decision::Here;
+        }
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let real_parent = std::fs::canonicalize(parent);
+        if let Ok(parent) = &real_parent
+            && self.shared.iter().any(|dir| parent.starts_with(dir))
+        {
+            return self.below_shared(&parent.join(&name));
+        }
+        let program = Bytes::from(path.as_os_str().as_bytes());
+        if name.to_str().is_some_and(|name| programs.contains(name)) {
+            return Decision::Box(Target { program, by_name: true });
+        }
+        if self.shared.iter().any(|dir| parent.starts_with(dir)) || self.searched(call, parent) {
+            return Decision::Fail(libc::ENOENT);
+        }
+        Decision::Box(Target { program, by_name: false })
+    }
+
+    /// A file both sides have. A symlink may lead to something only the box has, so the box follows it.
+    fn below_shared(&self, path: &Path) -> Decision {
+        let found = match rustix::fs::lstat(path) {
+            Ok(found) => found,
+            Err(e) => return Decision::Fail(e.raw_os_error()),
+        };
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => {}
+            FileType::RegularFile => {
+                if let Err(e) = rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
+                    return Decision::Fail(e.raw_os_error());
+                }
+            }
+            _ => return Decision::Fail(libc::EACCES),
+        }
+        Decision::Box(Target { program: Bytes::from(path.as_os_str().as_bytes()), by_name: false })
+    }
+
+    /// Whether the file is where the CLI cannot have put it.
+    fn is_system(&self, path: &Path) -> bool {
+        std::fs::canonicalize(path).is_ok_and(|real| !self.writable.iter().any(|dir| real.starts_with(dir)))
+    }
+
+    /// Whether `dir` is tried because it is on a PATH: the CLI's, or the one the command would get.
+    fn searched(&self, call: &Call, dir: &Path) -> bool {
+        if self.path.contains(dir) {
+            return true;
+        }
+        memory::variable(call.tid, call.envp, b"PATH", 4096)
+            .is_some_and(|path| std::env::split_paths(&OsString::from_vec(path)).any(|one| one == dir))
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let id = |p: &Path| std::fs::metadata(p).map(|m| (m.dev(), m.ino())).ok();
+    id(a).is_some_and(|a| Some(a) == id(b))
+}
+
+/// The path as this process finds the same file: absolute, and with the caller's own entries of /proc. Errno otherwise.
+fn absolute(call: &Call, path: &[u8]) -> Result<PathBuf, i32> {
+    let tid = call.tid;
+    if path.len() > MAX_PATH {
+        return Err(libc::ENAMETOOLONG);
+    }
+    if path.is_empty() {
+        return if call.empty_path { Ok(PathBuf::from(format!("/proc/{tid}/fd/{}", call.dirfd))) } else { Err(libc::ENOENT) };
+    }
+    let path = Path::new(OsStr::from_bytes(path));
+    if path.is_absolute() {
+        let mut parts = path.components().skip(1).map(Component::as_os_str);
+        let (first, second) = (parts.next(), parts.next());
+        let rest: PathBuf = parts.collect();
+        let pair = (first.map(OsStr::as_bytes), second.map(OsStr::as_bytes));
+        return Ok(match pair {
+            (Some(b"proc"), Some(b"self" | b"thread-self")) => PathBuf::from(format!("/proc/{tid}")).join(rest),
+            (Some(b"dev"), Some(b"fd")) => PathBuf::from(format!("/proc/{tid}/fd")).join(rest),
+            _ => path.to_path_buf(),
+        });
+    }
+    let start = if call.dirfd == libc::AT_FDCWD { format!("/proc/{tid}/cwd") } else { format!("/proc/{tid}/fd/{}", call.dirfd) };
+    let base = std::fs::read_link(start).map_err(|_| libc::EACCES)?;
+    if !base.is_absolute() {
+        return Err(libc::EACCES);
+    }
+    Ok(base.join(path))
+}

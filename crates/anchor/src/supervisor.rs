@@ -1,0 +1,180 @@
+//! The supervisor proper: starts the CLI, answers its execs, waits for its end, and leaves nothing behind.
+
+use crate::child::{self, Word};
+use crate::descriptors::Borders;
+use crate::notify::Notifier;
+use crate::policy::{self, Policy};
+use crate::session::Sessions;
+use crate::sys::{self, Forked};
+use crate::{AnchorError, SupervisorConfig, tree};
+use hmz_api::launch::BoxAddress;
+use hmz_wire::{Bytes, Client, Fence, Status, split};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Reads the configuration from descriptor 0, runs the CLI to its end, and returns how it ended. `leash` carries the
+/// signals the guardian was sent, one byte each; its end is the guardian's.
+///
+/// # Errors
+/// When nothing was started, for a reason the error gives.
+pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
+    // orphans of the CLI's tree stay below us, which is what a tracer has to be
+    nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
+    let config = SupervisorConfig::read(&mut Unbuffered)?;
+    let own = policy::own_programs(&config);
+    let policy = Arc::new(Policy::new(&config, &own)?);
+    make_scratch(&config)?;
+    let standin = standin()?;
+    let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
+    let cli = match sys::fork().map_err(AnchorError::io("fork"))? {
+        Forked::Child => {
+            drop((ours, leash, standin));
+            match split(theirs) {
+                Ok((ears, mouth)) => child::run(&config, &own, ears, &mouth),
+                Err(_) => std::process::exit(1),
+            }
+        }
+        Forked::Parent(pid) => Pid::from_raw(pid),
+    };
+    drop(theirs);
+    let started = start(&config, &policy, standin, ours, cli);
+    let status = match started {
+        Ok(()) => {
+            watch(leash, cli)?;
+            wait(cli)
+        }
+        Err(e) => {
+            let _ = kill(cli, Signal::SIGKILL);
+            tree::sweep();
+            return Err(e);
+        }
+    };
+    tree::sweep();
+    Ok(status)
+}
+
+/// Hears the child, connects to the box, and lets the child go. From here on there are threads.
+fn start(
+    config: &SupervisorConfig,
+    policy: &Arc<Policy>,
+    standin: OwnedFd,
+    child: UnixStream,
+    cli: Pid,
+) -> Result<(), AnchorError> {
+    let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
+    let listener = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
+        Some((Word::Ready, fds)) => fds.into_iter().next(),
+        Some((Word::Refused(why), _)) => return Err(AnchorError::Refused(why)),
+        _ => None,
+    };
+    let listener = listener.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
+    let client = connect(&config.place)?;
+    let sessions = Arc::new(Sessions {
+        client: client.clone(),
+        borders: Borders::new(policy.shared(), cli.as_raw())?,
+        env_allow: config.env_allow.clone(),
+        shared: policy.shared().to_vec(),
+    });
+    let notifier = Notifier { listener, standin, policy: Arc::clone(policy), client, sessions };
+    let tracer = std::thread::Builder::new().name("tracer".into());
+    tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
+    mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
+    // the child's end closes when the CLI's exec succeeds
+    match ears.recv::<Word>() {
+        Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
+        _ => Ok(()),
+    }
+}
+
+/// A connection whose commands write the workdir, the scratch directory and the box's own temporary ones, nothing else.
+pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
+    let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"];
+    let write = write.into_iter().map(|dir| Bytes::from(dir.as_bytes())).collect();
+    let fence = Fence { write, required: true };
+    Ok(Client::connect(Path::new(&place.socket), place.pid, false, Some(fence))?)
+}
+
+/// Forwards signals, and ends everything when the guardian is gone.
+fn watch(leash: OwnedFd, cli: Pid) -> Result<(), AnchorError> {
+    let watcher = std::thread::Builder::new().name("leash".into());
+    let work = move || {
+        let mut leash = std::fs::File::from(leash);
+        let mut byte = [0u8];
+        while leash.read_exact(&mut byte).is_ok() {
+            if let Ok(signal) = Signal::try_from(i32::from(byte[0])) {
+                // a CLI that has ended hears nothing
+                let _ = killpg(cli, signal);
+            }
+        }
+        tree::kill_below();
+        std::process::exit(1);
+    };
+    watcher.spawn(work).map(drop).map_err(AnchorError::io("start a thread"))
+}
+
+/// Reaps until the CLI has ended. Only this thread's own children: what the tracer stops is the tracer's.
+fn wait(cli: Pid) -> Status {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+            Ok(WaitStatus::Exited(pid, status)) if pid == cli => return Status::Exited(status),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == cli => return Status::Signaled(signal as i32),
+            Err(nix::errno::Errno::ECHILD) => return Status::Exited(1),
+            _ => {}
+        }
+    }
+}
+
+/// The stand-in as an executable without a path, which no fence forbids and nobody can write.
+fn standin() -> Result<OwnedFd, AnchorError> {
+    const WHAT: &str = "make the stand-in";
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("hmz-stand-in", flags | MemfdFlags::EXEC)
+        // kernels before 6.3 know no other
+        .or_else(|_| rustix::fs::memfd_create("hmz-stand-in", flags))
+        .map_err(AnchorError::errno(WHAT))?;
+    let mut rest = hmz_standin::BINARY;
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(&file, rest).map_err(AnchorError::errno(WHAT))?..];
+    }
+    let seals = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::GROW | rustix::fs::SealFlags::SHRINK;
+    rustix::fs::fcntl_add_seals(&file, seals | rustix::fs::SealFlags::SEAL).map_err(AnchorError::errno(WHAT))?;
+    // a file that is open for writing is not executed
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(AnchorError::errno(WHAT))
+}
+
+/// Makes the session's own directory below the scratch directory, following no link.
+fn make_scratch(config: &SupervisorConfig) -> Result<(), AnchorError> {
+    const WHAT: &str = "make the session's scratch directory";
+    let Some(wanted) = config.env.get("TMPDIR").map(Path::new) else { return Ok(()) };
+    let Ok(below) = wanted.strip_prefix(&config.place.scratch) else { return Ok(()) };
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(&config.place.scratch, flags, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
+    for part in below.components() {
+        let std::path::Component::Normal(name) = part else {
+            return Err(AnchorError::Refused(format!("the scratch directory {} is no plain path", wanted.display())));
+        };
+        match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(e) => return Err(AnchorError::errno(WHAT)(e)),
+        }
+        at = rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
+    }
+    Ok(())
+}
+
+/// Descriptor 0 without a buffer: what follows the configuration is the CLI's.
+struct Unbuffered;
+
+impl Read for Unbuffered {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
+    }
+}

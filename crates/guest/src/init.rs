@@ -1,0 +1,260 @@
+//! The first process: it listens, gives every connection a spawner of its own, reaps, and ends with its lease.
+//!
+//! One thread around `poll`. It never reads what a peer sends. When a connection ends, its spawner kills what it
+//! started; a spawner that does not come to its end, or that a command killed, is killed and its tree by the first
+//! process. A peer sees the end of its connection only when nothing is left of it.
+
+use crate::session::{Reaped, reap, serve, wait_for};
+use crate::{sys, tree};
+use hmz_wire::peer_of;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Most connections at once; a further one is closed.
+const MAX_CONNECTIONS: usize = 256;
+
+/// How long a spawner has to kill what it started, once its peer is gone.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a tree that is being killed is looked at.
+const KILL_LOOK: Duration = Duration::from_millis(10);
+
+/// Why there is no guest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InitError {
+    /// It was started as something else.
+    #[error("it must be the first process of a container")]
+    NotFirst,
+    /// Its socket cannot be made.
+    #[error("its socket {path}: {source}")]
+    Socket {
+        /// Where.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The kernel refused something every kernel gives.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl From<nix::Error> for InitError {
+    fn from(e: nix::Error) -> Self {
+        Self::Io(e.into())
+    }
+}
+
+/// A connection's spawner.
+#[derive(Debug)]
+struct Connection {
+    pid: i32,
+    /// The peer's socket, held so that its end is seen here too.
+    socket: UnixStream,
+    /// A byte comes when the peer is an owner.
+    told: OwnedFd,
+    owner: bool,
+    hung_up: Option<Instant>,
+    /// The spawner has ended without having killed all it started.
+    dead: bool,
+}
+
+/// Listens at `socket` and works until the lease is over or it is told to end from outside. What still runs then the
+/// kernel kills with the first process.
+pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<(), InitError> {
+    if rustix::process::getpid() != rustix::process::Pid::INIT {
+        return Err(InitError::NotFirst);
+    }
+    nix::sys::prctl::set_dumpable(false)?;
+    nix::sys::prctl::set_child_subreaper(true)?;
+    sys::default_signals();
+    let mut all = SigSet::all();
+    all.thread_block()?;
+    inherit_nothing()?;
+    all.clear();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        all.add(signal);
+    }
+    let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let listener = listen(socket).map_err(|source| InitError::Socket { path: socket.display().to_string(), source })?;
+    let mut connections: Vec<Connection> = Vec::new();
+    let mut owned = Instant::now();
+    loop {
+        let now = Instant::now();
+        if connections.iter().any(|c| c.owner) {
+            owned = now;
+        } else if lease.is_some_and(|lease| now.duration_since(owned) >= lease) {
+            return Ok(());
+        }
+        let events = look(&signals, &listener, &connections, wait(&connections, lease, owned, now))?;
+        if events.signals && told_to_end(&signals)? {
+            return Ok(());
+        }
+        for (connection, (hung_up, told)) in connections.iter_mut().zip(events.connections) {
+            if hung_up {
+                connection.hung_up = Some(Instant::now());
+            }
+            if told {
+                let mut byte = [0; 1];
+                connection.owner |= matches!(rustix::io::read(&connection.told, &mut byte), Ok(1));
+            }
+        }
+        bury(&mut connections)?;
+        if events.asked {
+            accept(&listener, &mut connections)?;
+        }
+    }
+}
+
+/// What a wait ended with.
+struct Events {
+    signals: bool,
+    asked: bool,
+    /// Of each connection: whether its peer hung up, and whether its spawner told something.
+    connections: Vec<(bool, bool)>,
+}
+
+fn look<'a>(
+    signals: &'a SignalFd,
+    listener: &'a UnixListener,
+    connections: &'a [Connection],
+    limit: Option<Duration>,
+) -> Result<Events, InitError> {
+    let mut polled = vec![PollFd::new(signals, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+    let mut places = Vec::with_capacity(connections.len());
+    for connection in connections {
+        // each is asked only while it has something new to say, or the loop would spin
+        let mut place = |fd: rustix::fd::BorrowedFd<'a>, flags, wanted: bool| {
+            wanted.then(|| {
+                polled.push(PollFd::from_borrowed_fd(fd, flags));
+                polled.len() - 1
+            })
+        };
+        places.push((
+            place(connection.socket.as_fd(), PollFlags::RDHUP, connection.hung_up.is_none() && !connection.dead),
+            place(connection.told.as_fd(), PollFlags::IN, !connection.owner && connection.hung_up.is_none() && !connection.dead),
+        ));
+    }
+    wait_for(&mut polled, limit)?;
+    let ready = |place: Option<usize>, flags: PollFlags| place.is_some_and(|i| polled[i].revents().intersects(flags));
+    Ok(Events {
+        signals: !polled[0].revents().is_empty(),
+        asked: !polled[1].revents().is_empty(),
+        connections: places
+            .iter()
+            .map(|&(socket, told)| {
+                (ready(socket, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR), ready(told, PollFlags::IN))
+            })
+            .collect(),
+    })
+}
+
+/// How long nothing needs to be looked at.
+fn wait(connections: &[Connection], lease: Option<Duration>, owned: Instant, now: Instant) -> Option<Duration> {
+    if connections.iter().any(|c| c.dead) {
+        return Some(KILL_LOOK);
+    }
+    let lease = lease.filter(|_| !connections.iter().any(|c| c.owner)).map(|lease| owned + lease);
+    let ends = connections.iter().filter_map(|c| c.hung_up).map(|at| at + END_LIMIT);
+    // rounded up: a wait that ends just before its time would spin
+    ends.chain(lease).min().map(|at| at.saturating_duration_since(now) + Duration::from_millis(1))
+}
+
+/// Whether a signal from outside says so. The box's own processes may signal their first process, and are not heeded:
+/// the kernel would not deliver theirs to a first process that has no handler either.
+fn told_to_end(signals: &SignalFd) -> Result<bool, InitError> {
+    let mut told = false;
+    while let Some(info) = signals.read_signal()? {
+        told |= info.ssi_signo != Signal::SIGCHLD as u32 && info.ssi_pid == 0;
+    }
+    Ok(told)
+}
+
+/// Reaps all that has ended, and sees to it that nothing is left of a connection that has.
+fn bury(connections: &mut Vec<Connection>) -> Result<(), InitError> {
+    while let Reaped::One(pid, status) = reap()? {
+        if let Some(at) = connections.iter().position(|c| c.pid == pid) {
+            if status == hmz_wire::Status::Exited(0) {
+                connections.swap_remove(at);
+            } else {
+                connections[at].dead = true;
+                connections[at].owner = false;
+            }
+        }
+    }
+    for connection in connections.iter().filter(|c| !c.dead) {
+        if connection.hung_up.is_some_and(|at| at.elapsed() >= END_LIMIT) {
+            sys::kill(connection.pid, libc::SIGKILL);
+        }
+    }
+    if connections.iter().any(|c| c.dead) {
+        // what a dead spawner leaves becomes our child; a living one's tree is its own
+        let spared: HashSet<i32> = connections.iter().filter(|c| !c.dead).map(|c| c.pid).collect();
+        if !tree::kill_below(1, &spared) {
+            connections.retain(|c| !c.dead);
+        }
+    }
+    Ok(())
+}
+
+/// Takes all who wait, from outside and of our user or root; closes the others at once.
+fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) -> Result<(), InitError> {
+    while let Ok((stream, _)) = listener.accept() {
+        let own = rustix::process::geteuid().as_raw();
+        let welcome = peer_of(&stream).is_ok_and(|peer| peer.pid == 0 && (peer.uid == own || peer.uid == 0));
+        if !welcome || connections.len() >= MAX_CONNECTIONS {
+            continue;
+        }
+        let (Ok((told, tell)), Ok(socket)) = (pipe_with(PipeFlags::CLOEXEC), stream.try_clone()) else { continue };
+        match sys::fork() {
+            Ok(Some(pid)) => connections.push(Connection { pid, socket, told, owner: false, hung_up: None, dead: false }),
+            Ok(None) => {
+                // the others' sockets must end with their own spawners
+                connections.clear();
+                drop((socket, told));
+                // zero promises that nothing it started is left
+                std::process::exit(i32::from(serve(stream, tell).is_err()));
+            }
+            // no further process: its peer sees the end of the connection
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Binds the socket in place of a stale one, for our user alone.
+///
+/// It is bound once. A box that removes or replaces the file loses nothing but new connections: those that are there
+/// go on, and whoever comes later finds nothing or an impostor, which it tells by its pid.
+fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(_) => return Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    let old = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(old);
+    let listener = bound?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Makes every descriptor we were started with close-on-exec, and standard input and output empty.
+fn inherit_nothing() -> std::io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+        if let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            sys::close_on_exec(fd);
+        }
+    }
+    Ok(())
+}
