@@ -1,0 +1,33 @@
+# What a newcomer and a pipeline run. `make` alone lists it.
+SHELL := /bin/bash
+PROFILE ?= release
+CARGO ?= cargo
+export PROFILE CARGO YES
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build fmt clippy testbed testbed-down
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## see it work: one agent, one container, no tokens (YES=1 installs what is missing without asking)
+	@scripts/demo.sh
+
+test: ## everything: formatting, lints, all tests with a real docker daemon and the real claude
+	@scripts/test.sh
+
+build: ## build hmz (PROFILE=dev for a quick one)
+	$(CARGO) build --profile $(PROFILE) --bin hmz
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+clippy: ## the lints, as the tests run them
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+testbed: ## a docker daemon with the tests' images, and the agent CLI
+	@tests/testbed/up
+	@tests/testbed/claude
+
+testbed-down: ## stop what `make testbed` started
+	@tests/testbed/down

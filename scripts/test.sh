@@ -1,0 +1,66 @@
+#!/bin/bash
+# Runs everything there is to test, against a real docker daemon and the real claude, and says at the end how it went.
+# Nothing is left out quietly: a part that cannot be had fails the run.
+#
+# usage: scripts/test.sh [ARGUMENT...]      arguments go to the test runner, such as a test's name
+set -Eeuo pipefail
+cd "$(dirname "$0")/.."
+CARGO=${CARGO:-cargo}
+begin=$SECONDS part_begin=$SECONDS part='' log_dir=''
+
+took() { printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); }
+section() {
+  [ -z "$part" ] || printf -- '--- %s: %s\n' "$part" "$(took $((SECONDS - part_begin)))"
+  part=$1 part_begin=$SECONDS
+  printf '\n=== %s\n' "$part"
+}
+ended() {
+  local rc=$?
+  if [ $rc = 0 ]; then
+    printf '\nmake test: PASSED in %s%s\n' "$(took $((SECONDS - begin)))" "${counted:+ ($counted)}"
+  else
+    printf '\nmake test: FAILED in "%s" after %s\n' "$part" "$(took $((SECONDS - begin)))" >&2
+  fi
+  [ -z "$log_dir" ] || rm -rf "$log_dir"
+}
+trap ended EXIT
+log_dir=$(mktemp -d)
+
+section 'docker daemon and images'
+tests/testbed/up
+HMZ_TEST_DOCKER_HOST=${DOCKER_HOST:-$(docker context inspect -f '{{.Endpoints.docker.Host}}')}
+export HMZ_TEST_DOCKER_HOST
+
+section 'agent CLI'
+HMZ_TEST_CLAUDE=$(tests/testbed/claude)
+export HMZ_TEST_CLAUDE
+
+if [ $# = 0 ]; then
+  for component in rustfmt clippy; do # a minimal toolchain lacks them
+    "$CARGO" "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$component"
+  done
+  section 'formatting'
+  "$CARGO" fmt --all --check
+  section 'lints'
+  "$CARGO" clippy --workspace --all-targets --quiet -- -D warnings
+fi
+
+section 'build of the tests'
+counted=
+if "$CARGO" nextest --version >/dev/null 2>&1; then
+  "$CARGO" nextest run --workspace --no-run
+  section 'tests'
+  "$CARGO" nextest run --workspace --no-tests=fail "$@" 2>&1 | tee "$log_dir/tests"
+  counted=$(sed 's/\x1b\[[0-9;]*m//g' "$log_dir/tests" | grep -E '^ *Summary' | tail -1 | sed -E 's/.*\] *//') || true
+else
+  "$CARGO" test --workspace --all-targets --no-run
+  section 'tests'
+  "$CARGO" test --workspace --all-targets "$@" -- --test-threads=2 2>&1 | tee "$log_dir/tests"
+  counted="$(grep -E '^test result: ok' "$log_dir/tests" | awk '{ n += $4 } END { print n + 0 }') tests passed"
+fi
+
+if [ $# = 0 ]; then
+  section 'examples in the documentation comments'
+  "$CARGO" test --workspace --doc --quiet >"$log_dir/doc" 2>&1 || { cat "$log_dir/doc"; exit 1; }
+  printf '%d passed\n' "$(grep -E '^test result: ok' "$log_dir/doc" | awk '{ n += $4 } END { print n + 0 }')"
+fi
