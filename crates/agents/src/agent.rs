@@ -67,11 +67,17 @@ pub trait Agent: Send + Sync {
     /// A refusal when it is not installed here, with the line that installs it.
     fn check(&self, caller: &CallerContext) -> Result<Installed, Error>;
 
-    /// Whether it can play a role as `spec` says, in `place`, whose programs are `programs`. Starts nothing.
+    /// Whether it can play a role as `spec` says. Starts nothing.
     ///
     /// # Errors
-    /// A refusal that says what does not fit: an effort it has not, a shell the box lacks.
-    fn fits(&self, spec: &AgentSpec, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error>;
+    /// A refusal that says what does not fit, such as an effort it has not.
+    fn accepts(&self, spec: &AgentSpec, caller: &CallerContext) -> Result<(), Error>;
+
+    /// Whether it can work in `place`, on whose PATH are `programs`. Starts nothing.
+    ///
+    /// # Errors
+    /// A refusal that says what is missing, such as the shell its commands need.
+    fn works_in(&self, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error>;
 
     /// Which of its execs stay here.
     fn policy(&self, installed: &Installed) -> ExecPolicy;

@@ -42,7 +42,7 @@ impl Agent for Claude {
         install::check(caller)
     }
 
-    fn fits(&self, spec: &AgentSpec, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
+    fn accepts(&self, spec: &AgentSpec, _: &CallerContext) -> Result<(), Error> {
         if let Some(account) = &spec.account {
             return Err(Error::refused(format!("claude@{account}: named accounts cannot be used yet"))
                 .hint(format!("-a claude/{} uses the account claude is signed in with here", spec.model)));
@@ -50,6 +50,14 @@ impl Agent for Claude {
         if let Some(effort) = spec.effort.as_deref().filter(|e| !EFFORTS.contains(e)) {
             return Err(Error::refused(format!("claude has no effort '{effort}': {}", EFFORTS.join(", "))));
         }
+        // it would be read as an option
+        if spec.model.starts_with('-') {
+            return Err(Error::refused(format!("'{}' is no model of claude's", spec.model)));
+        }
+        Ok(())
+    }
+
+    fn works_in(&self, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
         shell(caller, &place.environment, programs)?;
         let state = StateFolders::of(caller)?;
         let workdir = Path::new(&place.workdir);

@@ -40,8 +40,8 @@ pub struct Supervised {
 impl Launcher for Supervised {
     async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
         let cannot = |what: &dyn std::fmt::Display| Error::failed(format!("the agent's supervisor could not be started: {what}"));
-        let frame = shim::frame(config).map_err(|e| cannot(&e))?;
-        let supervised = shim::supervised(&self.exe).map_err(|e| cannot(&e))?;
+        let frame = config.frame().map_err(|e| cannot(&e))?;
+        let supervised = hmz_anchor::launch::supervised(&self.exe).map_err(|e| cannot(&e))?;
         let mut command = Command::from(supervised.command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|e| cannot(&e))?;
@@ -50,32 +50,5 @@ impl Launcher for Supervised {
             stdin.flush().await.map_err(|e| cannot(&e))?;
         }
         Ok(Started { child, lifeline: Some(supervised.lifeline) })
-    }
-}
-
-/// Stands where `hmz_anchor::launch` will.
-mod shim {
-    use hmz_anchor::SupervisorConfig;
-    use std::io;
-    use std::os::fd::OwnedFd;
-    use std::path::Path;
-
-    pub(super) struct Supervised {
-        pub(super) command: std::process::Command,
-        pub(super) lifeline: OwnedFd,
-    }
-
-    pub(super) fn supervised(exe: &Path) -> io::Result<Supervised> {
-        let (_, lifeline) = io::pipe()?;
-        let mut command = std::process::Command::new(exe);
-        command.arg("supervise");
-        Ok(Supervised { command, lifeline: lifeline.into() })
-    }
-
-    pub(super) fn frame(config: &SupervisorConfig) -> serde_json::Result<Vec<u8>> {
-        let body = serde_json::to_vec(config)?;
-        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-        frame.extend_from_slice(&body);
-        Ok(frame)
     }
 }

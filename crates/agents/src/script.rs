@@ -54,11 +54,18 @@ impl Agent for Script {
         })
     }
 
-    fn fits(&self, spec: &AgentSpec, caller: &CallerContext, _: &BoxAddress, _: &[String]) -> Result<(), Error> {
+    fn accepts(&self, spec: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
         if let Some(account) = &spec.account {
             return Err(Error::refused(format!("script@{account}: script has no accounts")));
         }
         steps::read(&steps_of(spec, caller)).map(|_| ())
+    }
+
+    fn works_in(&self, _: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
+        if programs.iter().any(|program| program == "sh") {
+            return Ok(());
+        }
+        Err(Error::refused(format!("the image of '{}' has no sh, which script's commands need", place.environment)))
     }
 
     fn policy(&self, installed: &Installed) -> ExecPolicy {

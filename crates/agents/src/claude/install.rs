@@ -109,7 +109,7 @@ fn helpers(folder: &Path, executables: &mut Vec<PathBuf>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn caller(path: &Path) -> CallerContext {
         CallerContext {

@@ -1,0 +1,67 @@
+//! The boxes of a run: a connection to each, held for the whole run, which is what keeps a box alive.
+
+use hmz_api::Error;
+use hmz_api::launch::BoxAddress;
+use hmz_wire::Client;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tokio::sync::mpsc;
+
+/// A box and the connection that keeps it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) address: BoxAddress,
+    pub(crate) client: Client,
+}
+
+/// Role → box.
+#[derive(Debug)]
+pub(crate) struct Boxes {
+    places: BTreeMap<String, Place>,
+}
+
+impl Boxes {
+    /// Connects to all; a role whose box is lost later is sent to `lost`, those that end with [`Boxes::release`] too.
+    pub(crate) async fn connect(
+        addresses: &BTreeMap<String, BoxAddress>,
+        lost: &mpsc::UnboundedSender<String>,
+    ) -> Result<Self, Error> {
+        let mut places = BTreeMap::new();
+        for (role, address) in addresses {
+            let client = connect(address, true).await?;
+            let (watched, lost, name) = (client.clone(), lost.clone(), role.clone());
+            std::thread::Builder::new()
+                .name("lost".into())
+                .spawn(move || {
+                    watched.wait_lost();
+                    // nobody may care any more
+                    let _ = lost.send(name);
+                })
+                .map_err(|e| Error::failed(format!("a thread cannot be started: {e}")))?;
+            places.insert(role.clone(), Place { address: address.clone(), client });
+        }
+        Ok(Self { places })
+    }
+
+    pub(crate) fn of(&self, role: &str) -> Option<&Place> {
+        self.places.get(role)
+    }
+
+    /// Ends the connections.
+    pub(crate) fn release(&self) {
+        for place in self.places.values() {
+            place.client.shutdown();
+        }
+    }
+}
+
+/// A connection to a box.
+pub(crate) async fn connect(address: &BoxAddress, owner: bool) -> Result<Client, Error> {
+    let (socket, pid) = (address.socket.clone(), address.pid);
+    let connecting = tokio::task::spawn_blocking(move || Client::connect(Path::new(&socket), pid, owner, None));
+    match connecting.await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(e)) => Err(Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used))),
+        Err(e) => Err(Error::failed(format!("a connection was given up: {e}"))),
+    }
+}

@@ -1,0 +1,242 @@
+//! The runner: one process a run. It is told what to do on its standard input, keeps the run's boxes, and writes the
+//! journal; whoever started it may die.
+
+use crate::boxes::Boxes;
+use crate::check;
+use crate::engine::{Engine, Halt, Player};
+use crate::journal::{About, Writer};
+use hmz_agents::{Launcher, Supervised, of_cli};
+use hmz_api::journal::{Event, Outcome};
+use hmz_api::launch::{RunLaunch, RunnerCommand};
+use hmz_api::{Error, ErrorKind};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Longest line on the standard input, in bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// Why a run is to stop before its flow's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    Cancelled,
+    BudgetSpent,
+    /// The box of this role is lost.
+    Lost(String),
+}
+
+/// The hidden verb `hmz runner`; `exe` is the hmz binary, absolute and resolved. Ends with 0 when the journal holds the
+/// run's end, whatever that is.
+pub fn main(exe: PathBuf) -> ExitCode {
+    let launch = match read_launch() {
+        Ok(launch) => launch,
+        Err(error) => {
+            eprintln!("hmz runner: error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let (tell, told) = mpsc::unbounded_channel();
+    // not a task: the end of the runner does not wait for a read that has no end
+    std::thread::spawn(move || listen(&tell));
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("hmz runner: error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(&launch, &exe, Arc::new(Supervised { exe: exe.clone() }), told));
+    runtime.shutdown_background();
+    match ended {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hmz runner: error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read_launch() -> Result<RunLaunch, Error> {
+    let mut line = String::new();
+    let internal = |what: String| Error::new(ErrorKind::Internal, what);
+    std::io::stdin().lock().take(LONGEST).read_line(&mut line).map_err(|e| internal(e.to_string()))?;
+    // the line holds the user's variables: what is wrong with it is said without it
+    serde_json::from_str(&line).map_err(|e| internal(format!("the launch does not decode at column {}", e.column())))
+}
+
+/// Commands on the standard input; its end means nothing.
+fn listen(tell: &mpsc::UnboundedSender<RunnerCommand>) {
+    let mut stdin = std::io::stdin().lock();
+    loop {
+        let mut line = String::new();
+        match stdin.by_ref().take(LONGEST).read_line(&mut line) {
+            Ok(1..) => {
+                if let Ok(command) = serde_json::from_str(&line)
+                    && tell.send(command).is_err()
+                {
+                    return;
+                }
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Runs a launch to its end, and says how it ended. `commands` may close at any time.
+///
+/// # Errors
+/// When the journal cannot be written.
+pub async fn run(
+    launch: &RunLaunch,
+    exe: &Path,
+    launcher: Arc<dyn Launcher>,
+    mut commands: mpsc::UnboundedReceiver<RunnerCommand>,
+) -> Result<Outcome, Error> {
+    let cannot = |e: std::io::Error| Error::failed(format!("the journal in {} cannot be written: {e}", launch.epic));
+    let mut signals = Vec::new();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        signals.push(signal(kind).map_err(|e| Error::failed(format!("signals cannot be heard: {e}")))?);
+    }
+    // whoever started it may have had a terminal
+    let _hangup = signal(SignalKind::hangup());
+    let journal = Writer::open(Path::new(&launch.epic)).map_err(cannot)?;
+    let used = launch.boxes.iter().map(|(role, address)| (role.clone(), address.used.clone())).collect();
+    let (name, uid, flow) = (launch.name.clone(), launch.uid.to_string(), launch.flow_name.clone());
+    journal.write(&About::default(), Event::Began { run: name, uid, flow, used }).map_err(cannot)?;
+
+    let stop = CancellationToken::new();
+    let why: OnceLock<Why> = OnceLock::new();
+    let (tell_lost, mut lost) = mpsc::unbounded_channel();
+    let budget = launch.params.budget.duration.map(|span| tokio::time::Instant::now() + span.duration());
+    let watch = async {
+        let [terminate, interrupt] = signals.as_mut_slice() else { return };
+        let reason = tokio::select! {
+            _ = terminate.recv() => Why::Cancelled,
+            _ = interrupt.recv() => Why::Cancelled,
+            () = cancelled(&mut commands) => Why::Cancelled,
+            Some(role) = lost.recv() => Why::Lost(role),
+            () = async { match budget { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => Why::BudgetSpent,
+        };
+        let _ = why.set(reason);
+        stop.cancel();
+        // the flow ends, and with it this
+        std::future::pending::<()>().await;
+    };
+    let work = work(launch, exe, launcher, &journal, &stop, tell_lost);
+    let halted = tokio::select! {
+        halted = work => halted,
+        () = watch => Err(Ended::Failed("signals cannot be heard".into())),
+    };
+    let (outcome, message) = end_of(launch, halted, why.get());
+    journal.write(&About::default(), Event::Ended { outcome, message }).map_err(cannot)?;
+    Ok(outcome)
+}
+
+async fn cancelled(commands: &mut mpsc::UnboundedReceiver<RunnerCommand>) {
+    match commands.recv().await {
+        Some(RunnerCommand::Cancel) => {}
+        // its end means nothing
+        None => std::future::pending().await,
+    }
+}
+
+/// How the work ended when it did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    Refused(String),
+    Failed(String),
+    Stopped,
+}
+
+fn end_of(launch: &RunLaunch, halted: Result<(), Ended>, why: Option<&Why>) -> (Outcome, String) {
+    let flow = &launch.flow_name;
+    match (halted, why) {
+        (Ok(()), _) => (Outcome::Succeeded, String::new()),
+        (Err(Ended::Refused(message)), _) => (Outcome::Refused, message),
+        // what breaks because a box went away is told as that
+        (Err(_), Some(Why::Lost(role))) => {
+            let used = launch.boxes.get(role).map(|b| b.used.as_str()).unwrap_or_default();
+            (Outcome::Failed, format!("the box of '{role}' on {used} is gone: its guest ended the connection"))
+        }
+        (Err(Ended::Stopped), Some(Why::BudgetSpent)) => {
+            (Outcome::BudgetExceeded, format!("stopped -- {flow}: its budget's duration is spent"))
+        }
+        (Err(Ended::Stopped), _) => (Outcome::Cancelled, "cancelled".to_owned()),
+        (Err(Ended::Failed(message)), _) => (Outcome::Failed, message),
+    }
+}
+
+async fn work(
+    launch: &RunLaunch,
+    exe: &Path,
+    launcher: Arc<dyn Launcher>,
+    journal: &Writer,
+    stop: &CancellationToken,
+    lost: mpsc::UnboundedSender<String>,
+) -> Result<(), Ended> {
+    let refused = |e: Error| Ended::Refused(e.message);
+    let players = players(launch, exe).map_err(refused)?;
+    let boxes = Boxes::connect(&launch.boxes, &lost).await.map_err(|e| Ended::Failed(e.message))?;
+    let halted = async {
+        for (role, player, environment) in pairs(launch, &players) {
+            let Some(place) = boxes.of(environment) else { continue };
+            let programs = place.client.programs();
+            player
+                .agent
+                .works_in(&launch.caller, &place.address, &programs)
+                .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        }
+        for (role, player) in &players {
+            let about = About {
+                agent: role.clone(),
+                cli: player.spec.cli.clone(),
+                model: player.spec.model.clone(),
+                session: String::new(),
+            };
+            let text = format!("{role}'s harness runs here");
+            journal.write(&about, Event::Placed { text }).map_err(|e| Ended::Failed(e.to_string()))?;
+        }
+        let mut engine = Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, sessions: BTreeMap::new() };
+        let halted = engine.run().await;
+        engine.close().await;
+        halted.map_err(|halt| match halt {
+            Halt::Failed(message) => Ended::Failed(message),
+            Halt::Stopped => Ended::Stopped,
+        })
+    }
+    .await;
+    boxes.release();
+    halted
+}
+
+/// The agents, found and checked.
+fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, Error> {
+    check::roles(&launch.flow_name, &launch.flow, &launch.agents, launch.boxes.keys().map(String::as_str))?;
+    check::check(&launch.flow_name, &launch.flow, &launch.agents, &launch.params, &launch.caller, exe)?;
+    let player = |(role, spec): (&String, &hmz_api::grammar::AgentSpec)| {
+        let agent = of_cli(&spec.cli, exe)?;
+        let installed = agent.check(&launch.caller)?;
+        Ok((role.clone(), Player { agent, installed, spec: spec.clone() }))
+    };
+    launch.agents.iter().map(player).collect()
+}
+
+/// Each agent role with each environment role it works in.
+fn pairs<'a>(launch: &'a RunLaunch, players: &'a BTreeMap<String, Player>) -> Vec<(&'a str, &'a Player, &'a str)> {
+    let steps = launch.flow.steps.iter().filter_map(|step| match step {
+        hmz_api::kinds::Step::Turn { agent, environment, .. } => {
+            Some((agent.as_str(), players.get(agent)?, environment.as_str()))
+        }
+        hmz_api::kinds::Step::Exec { .. } => None,
+    });
+    steps.collect()
+}
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;
