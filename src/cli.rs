@@ -38,7 +38,9 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  hmz logs run/fix-add\n  hmz logs -f fix-add")]
     Logs(Logs),
     /// Wait until a resource is as you want it
-    #[command(after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box")]
+    #[command(
+        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box"
+    )]
     Wait(Wait),
     /// Run a flow now and show what it does
     #[command(after_help = "Examples:

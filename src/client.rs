@@ -30,11 +30,6 @@ impl Client {
         Self { paths }
     }
 
-    /// The paths of this HMZ_HOME.
-    pub const fn paths(&self) -> &Paths {
-        &self.paths
-    }
-
     async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
         // a daemon that ends because it was idle closes its socket under us once; the next one is ours to start
         let mut last = None;
@@ -128,7 +123,11 @@ impl Client {
     ///
     /// # Errors
     /// When the daemon cannot be had.
-    pub async fn watch(&self, kind: &str, name: Option<&str>) -> Result<impl Stream<Item = Result<WatchLine, Error>> + use<>, Error> {
+    pub async fn watch(
+        &self,
+        kind: &str,
+        name: Option<&str>,
+    ) -> Result<impl Stream<Item = Result<WatchLine, Error>> + use<>, Error> {
         let name = name.map(|n| format!("&name={}", escape(n))).unwrap_or_default();
         let response = self.send(Method::GET, &format!("/v1/{kind}?watch=true{name}"), Vec::new()).await?;
         Ok(lines(response.into_body()))

@@ -11,7 +11,17 @@ use tokio::net::UnixStream;
 
 /// Variables a daemon in the background keeps of whoever started it. What a run needs comes with the run.
 const KEPT: [&str; 11] = [
-    "HOME", "USER", "LOGNAME", "PATH", "HMZ_HOME", "HMZ_LOG", "HMZ_IDLE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "DOCKER_HOST", "DOCKER_CONTEXT",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "HMZ_HOME",
+    "HMZ_LOG",
+    "HMZ_IDLE",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_CONFIG",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
 ];
 
 /// How often, and how long apart, a socket is tried that another process is about to open.
@@ -80,7 +90,8 @@ pub fn runner() -> ExitCode {
     };
     let code = hmz_flows::runner::main(exe);
     if let Ok(paths) = edge::paths() {
-        let woken = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|rt| rt.block_on(connect(&paths)).is_ok());
+        let woken =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map(|rt| rt.block_on(connect(&paths)).is_ok());
         if !matches!(woken, Ok(true)) {
             eprintln!("hmz runner: no daemon could be started; the next verb starts one");
         }

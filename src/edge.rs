@@ -8,8 +8,28 @@ use std::process::ExitCode;
 
 /// Variables of the caller that a run's processes here get, by name or by prefix (`*`). Nothing of them reaches a box.
 const PASSED: [&str; 22] = [
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "ANTHROPIC_*", "CLAUDE_*", "DISABLE_*", "HTTP_PROXY",
-    "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "IS_SANDBOX",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TERM",
+    "ANTHROPIC_*",
+    "CLAUDE_*",
+    "DISABLE_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "IS_SANDBOX",
 ];
 
 /// This process's environment, as far as it is UTF-8.

@@ -86,8 +86,10 @@ fn width() -> Option<usize> {
 /// When one cannot be written as JSON.
 pub fn listing(items: &[AnyResource], how: Option<Output>) -> Result<String, Error> {
     Ok(match how {
-        Some(Output::Json) => format!("{}\n", json(&serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items}))?),
-        Some(Output::Yaml) => items.iter().map(hmz_manifest::to_yaml).collect::<Vec<_>>().join("---\n"),
+        Some(Output::Json) => {
+            format!("{}\n", json(&serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items}))?)
+        }
+        Some(Output::Yaml) => items.iter().map(hmz_manifest::to_yaml).collect::<Result<Vec<_>, _>>()?.join("---\n"),
         Some(Output::Name) => table::names(items),
         Some(Output::Wide) => table::render(items, true, SystemClock.now(), width()),
         None => table::render(items, false, SystemClock.now(), width()),

@@ -44,10 +44,8 @@ where
     F: Future<Output = Result<ExitCode, Error>>,
 {
     let done = edge::paths().and_then(|paths| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| edge::io("could not start", &e))?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| edge::io("could not start", &e))?;
         let done = runtime.block_on(body(Client::new(paths)));
         // a task that blocks in the background must not hold the verb
         runtime.shutdown_background();
@@ -62,7 +60,8 @@ fn log_to_stderr(verbose: u8) {
         1 => "info",
         _ => "debug",
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     // set already only when a test did
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
 }

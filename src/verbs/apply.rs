@@ -30,7 +30,11 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
         let shown = name::shown(&result.kind, &result.name);
         let verdict = match result.outcome {
             Ok(applied) => {
-                show::print(&if args.output == Some(cli::Output::Name) { format!("{shown}\n") } else { format!("{shown} {}\n", applied.word()) });
+                show::print(&if args.output == Some(cli::Output::Name) {
+                    format!("{shown}\n")
+                } else {
+                    format!("{shown} {}\n", applied.word())
+                });
                 verdict(&client, &result.kind, &result.name).await
             }
             Err(e) => Err(e),
@@ -75,16 +79,16 @@ fn verdict_of(resource: &AnyResource) -> Option<Result<(), Error>> {
     match resource {
         AnyResource::Run(run) => {
             let conditions = &run.status.conditions;
-            refused(conditions, condition::COMPLETE)
-                .or_else(|| (conditions.get(condition::ENVIRONMENTS_READY).is_some() || run.status.is_complete()).then_some(Ok(())))
+            refused(conditions, condition::COMPLETE).or_else(|| {
+                (conditions.get(condition::ENVIRONMENTS_READY).is_some() || run.status.is_complete()).then_some(Ok(()))
+            })
         }
         AnyResource::Environment(environment) => {
             let conditions = &environment.status.conditions;
-            refused(conditions, condition::SCHEDULED).or_else(|| refused(conditions, condition::READY)).or_else(|| {
-                conditions.get(condition::SCHEDULED).is_some().then_some(Ok(()))
-            })
+            refused(conditions, condition::SCHEDULED)
+                .or_else(|| refused(conditions, condition::READY))
+                .or_else(|| conditions.get(condition::SCHEDULED).is_some().then_some(Ok(())))
         }
         _ => Some(Ok(())),
     }
 }
-

@@ -21,7 +21,8 @@ fn serve(args: &cli::Controller, verbose: u8) -> Result<ExitCode, Error> {
         let _ = rustix::process::setsid();
     }
     let level = if verbose > 1 { "debug" } else { "info" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let ansi = !args.background && std::io::IsTerminal::is_terminal(&std::io::stderr());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread()

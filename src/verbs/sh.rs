@@ -40,7 +40,12 @@ fn shell(args: &cli::Sh) -> Result<ExitCode, Error> {
 fn address(environment: &Resource<Environment>) -> Result<BoxAddress, Error> {
     let status = &environment.status;
     if !status.conditions.is_true(condition::READY) {
-        let why = status.conditions.get(condition::READY).map(|c| format!(": {}", c.message)).filter(|m| m.len() > 2).unwrap_or_default();
+        let why = status
+            .conditions
+            .get(condition::READY)
+            .map(|c| format!(": {}", c.message))
+            .filter(|m| m.len() > 2)
+            .unwrap_or_default();
         return Err(Error::failed(format!("env/{} is not ready{why}", environment.name()))
             .hint(format!("hmz wait --for=condition=Ready env/{}", environment.name())));
     }

@@ -4,7 +4,7 @@
 use crate::sys::{self, Forked};
 use crate::{AnchorError, supervisor, tree};
 use hmz_wire::Status;
-use nix::sys::signal::{SigSet, Signal, SigmaskHow, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -173,7 +173,13 @@ pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Re
 pub(crate) fn set_peek_off(socket: BorrowedFd<'_>, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads one int there.
     match unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw const value).cast(), size_of::<c_int>() as u32)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEEK_OFF,
+            (&raw const value).cast(),
+            size_of::<c_int>() as u32,
+        )
     } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -87,7 +87,10 @@ impl ApiListener {
         // pid 0 is a process that this namespace cannot see: one of a container that has the socket mounted
         peer.uid == self.uid
             && peer.pid > 0
-            && self.namespace.as_ref().is_none_or(|own| std::fs::read_link(format!("/proc/{}/ns/pid", peer.pid)).is_ok_and(|it| it == *own))
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|own| std::fs::read_link(format!("/proc/{}/ns/pid", peer.pid)).is_ok_and(|it| it == *own))
     }
 }
 

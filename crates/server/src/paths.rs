@@ -9,8 +9,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// File systems another machine may have mounted too; an SQLite store must not be on one.
-const NETWORK: [u64; 7] =
-    [0x6969 /* nfs */, 0xFF53_4D42 /* cifs */, 0xFE53_4D42 /* smb2 */, 0x5346_414F /* afs */, 0x0BD0_0BD0 /* lustre */, 0x4750_4653 /* gpfs */, 0x00C3_6400 /* ceph */];
+const NETWORK: [u64; 7] = [
+    0x6969,      /* nfs */
+    0xFF53_4D42, /* cifs */
+    0xFE53_4D42, /* smb2 */
+    0x5346_414F, /* afs */
+    0x0BD0_0BD0, /* lustre */
+    0x4750_4653, /* gpfs */
+    0x00C3_6400, /* ceph */
+];
 
 /// The paths of one HMZ_HOME.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +56,8 @@ impl Paths {
             Some(dir) => dir.join("hmz").join(&digest[..8]),
             None => tmp.join("run").join(&digest[..8]),
         };
-        let state = if on_network(&home) {
-            PathBuf::from(format!("/var/tmp/hmz-{uid}/{}", &digest[..8]))
-        } else {
-            home.join("state")
-        };
+        let state =
+            if on_network(&home) { PathBuf::from(format!("/var/tmp/hmz-{uid}/{}", &digest[..8])) } else { home.join("state") };
         Ok(Self { state, runtime, boxes: tmp.join("b"), home })
     }
 

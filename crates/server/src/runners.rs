@@ -5,6 +5,8 @@ use hmz_api::Error;
 use hmz_api::journal::Event;
 use hmz_api::launch::RunLaunch;
 use hmz_controllers::RunnerState;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,7 +51,9 @@ impl RunnerProcesses {
             .arg("runner")
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| {
-                ["HOME", "PATH", "USER", "LOGNAME", "HMZ_HOME", "HMZ_LOG", "HMZ_IDLE", "XDG_RUNTIME_DIR"].iter().any(|kept| name == kept)
+                ["HOME", "PATH", "USER", "LOGNAME", "HMZ_HOME", "HMZ_LOG", "HMZ_IDLE", "XDG_RUNTIME_DIR"]
+                    .iter()
+                    .any(|kept| name == kept)
             }))
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -57,7 +61,8 @@ impl RunnerProcesses {
             .stderr(log)
             .kill_on_drop(false);
         let mut child = command.spawn().map_err(failed)?;
-        let gone = || Error::failed("the run's runner ended at once").hint(format!("its log: {}", epic.join("runner.log").display()));
+        let gone =
+            || Error::failed("the run's runner ended at once").hint(format!("its log: {}", epic.join("runner.log").display()));
         let id = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(ProcessId::of).ok_or_else(gone)?;
         std::fs::write(&note, format!("{id}\n")).map_err(failed)?;
         let mut line = serde_json::to_vec(launch).map_err(|e| Error::failed(format!("the run's launch: {e}")))?;
@@ -80,7 +85,7 @@ impl RunnerProcesses {
         if runner.parse::<ProcessId>().is_ok_and(ProcessId::is_alive) {
             return RunnerState::Alive;
         }
-        let last = hmz_flows::journal::read(&Path::new(epic).join("epic.jsonl")).ok().and_then(|mut records| records.pop());
+        let last = hmz_flows::journal::read(&Path::new(epic).join("epic.jsonl")).ok().and_then(Iterator::last);
         match last.map(|record| record.event) {
             Some(Event::Ended { outcome, message }) => RunnerState::Ended(outcome, message),
             _ => RunnerState::Died,
@@ -91,13 +96,16 @@ impl RunnerProcesses {
     pub fn adopt(&self, run: &str, runner: &str) {
         let Some(fd) = runner.parse::<ProcessId>().ok().and_then(ProcessId::pidfd) else { return };
         let (ended, run) = (self.ended.clone(), run.to_owned());
-        tokio::spawn(async move {
-            if let Ok(fd) = tokio::io::unix::AsyncFd::register(fd) {
-                // readable means that it ended
-                let _ = fd.readable().await;
-                let _ = ended.send(run);
-            }
-        });
+        let waits = move || {
+            let mut polled = [PollFd::new(&fd, PollFlags::IN)];
+            // readable means that it ended; an interrupted wait is begun again
+            while matches!(poll(&mut polled, None), Err(Errno::INTR)) {}
+            let _ = ended.send(run);
+        };
+        // without a thread its end is seen at the next resync
+        if let Err(e) = std::thread::Builder::new().name("runner".into()).spawn(waits) {
+            tracing::warn!("no thread to wait for a runner: {e}");
+        }
     }
 
     /// Asks it to end in order.

@@ -6,8 +6,8 @@ use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::{idle, world};
-use hmz_api::{Error, Run};
 use hmz_api::clock::SystemClock;
+use hmz_api::{Error, Run};
 use hmz_store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,7 +93,8 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
 /// Returns at SIGTERM, SIGINT or SIGHUP.
 async fn ended() -> Result<&'static str, Error> {
     let take = |kind| signal(kind).map_err(|e| Error::failed(format!("signals: {e}")));
-    let (mut term, mut int, mut hup) = (take(SignalKind::terminate())?, take(SignalKind::interrupt())?, take(SignalKind::hangup())?);
+    let (mut term, mut int, mut hup) =
+        (take(SignalKind::terminate())?, take(SignalKind::interrupt())?, take(SignalKind::hangup())?);
     Ok(tokio::select! {
         _ = term.recv() => "SIGTERM",
         _ = int.recv() => "SIGINT",

@@ -43,7 +43,8 @@ pub async fn run(client: &Client, args: &cli::Exec) -> Result<Resource<Run>, Err
 
 /// What a run's generated name begins with: the flow's name as far as a resource's name allows.
 fn prefix(flow: &str) -> String {
-    let text: String = flow.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let text: String =
+        flow.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
     let text = text.trim_matches('-').to_owned();
     if text.is_empty() { "run".into() } else { text }
 }
@@ -66,9 +67,12 @@ fn agents(name: &str, flow: &FlowSpec, values: &[String]) -> Result<BTreeMap<Str
         }
     }
     for spec in positional {
-        let free = flow.agents.keys().find(|role| !found.contains_key(*role)).cloned().ok_or_else(|| {
-            Error::usage(format!("-a '{spec}': every agent role of {name} has an agent already"))
-        })?;
+        let free = flow
+            .agents
+            .keys()
+            .find(|role| !found.contains_key(*role))
+            .cloned()
+            .ok_or_else(|| Error::usage(format!("-a '{spec}': every agent role of {name} has an agent already")))?;
         found.insert(free, spec);
     }
     for spec in found.values_mut() {

@@ -26,7 +26,11 @@ pub(crate) async fn apply(State(api): State<Api>, Json(request): Json<ApplyReque
 }
 
 fn shown(metadata: &Metadata) -> String {
-    if metadata.name.is_empty() { format!("{}?", metadata.generate_name.clone().unwrap_or_default()) } else { metadata.name.clone() }
+    if metadata.name.is_empty() {
+        format!("{}?", metadata.generate_name.clone().unwrap_or_default())
+    } else {
+        metadata.name.clone()
+    }
 }
 
 async fn one(api: &Api, request: &ApplyRequest, mut wanted: AnyResource) -> Result<(String, Applied), Error> {

@@ -7,7 +7,10 @@ use hmz_api::kinds::RuntimeSource;
 use hmz_api::{AnyResource, Error};
 
 /// Asks for deletion.
-pub(crate) async fn delete(State(api): State<Api>, Path((word, name)): Path<(String, String)>) -> Result<Json<AnyResource>, Failure> {
+pub(crate) async fn delete(
+    State(api): State<Api>,
+    Path((word, name)): Path<(String, String)>,
+) -> Result<Json<AnyResource>, Failure> {
     let kind = kind(&word)?;
     let found = api.store.get_any(kind, &name).await?.ok_or_else(|| absent(kind, &name))?;
     if let AnyResource::Runtime(runtime) = &found {

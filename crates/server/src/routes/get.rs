@@ -22,7 +22,11 @@ pub(crate) struct Asked {
 }
 
 /// Lists a kind, by name; with `watch=true` a stream of lines.
-pub(crate) async fn list(State(api): State<Api>, Path(word): Path<String>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Path(word): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failure> {
     let kind = kind(&word)?;
     if asked.watch {
         return watch::watch(&api, kind, asked.name).await;
@@ -30,7 +34,7 @@ pub(crate) async fn list(State(api): State<Api>, Path(word): Path<String>, Query
     let mut items = api.store.list_any(Some(kind)).await?.items;
     if kind == Flow::KIND {
         let cwd = asked.cwd.unwrap_or_else(|| "/".into());
-        for found in hmz_flows::list(FsPath::new(&cwd), &api.paths.home) {
+        for found in hmz_flows::list(FsPath::new(&cwd), &api.paths.home).flows {
             if !items.iter().any(|i| i.metadata().name == found.name) {
                 items.push(flow(&found.name, found.spec, found.source));
             }
@@ -60,5 +64,9 @@ pub(crate) async fn one(
 
 /// A flow found on disk, as a resource.
 fn flow(name: &str, spec: FlowSpec, source: String) -> AnyResource {
-    AnyResource::Flow(Box::new(Resource::<Flow> { metadata: Metadata::named(name), spec, status: FlowStatus { source: Some(source) } }))
+    AnyResource::Flow(Box::new(Resource::<Flow> {
+        metadata: Metadata::named(name),
+        spec,
+        status: FlowStatus { source: Some(source) },
+    }))
 }

@@ -26,14 +26,16 @@ pub(crate) struct Asked {
 }
 
 /// Streams it.
-pub(crate) async fn journal(State(api): State<Api>, Path(name): Path<String>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+pub(crate) async fn journal(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failure> {
     let run = api.store.get::<Run>(&name).await?.ok_or_else(|| absent(Run::KIND, &name))?;
     if !asked.follow {
-        let records = match run.status.epic {
-            Some(epic) => hmz_flows::journal::read(&file(&epic))?,
-            None => Vec::new(),
-        };
-        return Ok(watch::stream(futures::stream::iter(records.into_iter().skip(asked.from))));
+        // a journal that is not there yet, or any more, has no records
+        let records = run.status.epic.and_then(|epic| hmz_flows::journal::read(&file(&epic)).ok());
+        return Ok(watch::stream(futures::stream::iter(records.into_iter().flatten().skip(asked.from))));
     }
     let hold = asked.attached.then(|| api.attached.hold(&name));
     let (sender, receiver) = tokio::sync::mpsc::channel(64);
@@ -60,7 +62,7 @@ async fn follow(store: Store, name: String, from: usize, mut hold: Option<Hold>,
         }
         return;
     };
-    let mut records = Box::pin(hmz_flows::journal::follow(file(&epic)).skip(from));
+    let mut records = Box::pin(hmz_flows::journal::follow(&file(&epic)).skip(from));
     // a runner that was killed writes no last record, so the end of the run ends the stream too
     let mut complete = Box::pin(complete(&store, &name));
     loop {

@@ -22,15 +22,15 @@ pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -
         .chain([WatchLine::Bookmark])
         .collect();
     // a watcher that lagged behind is told by the end of its stream, and looks again
-    let later = changes
-        .take_while(|change| std::future::ready(change.is_ok()))
-        .filter_map(move |change: Result<WatchEvent, StoreError>| {
+    let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
+        move |change: Result<WatchEvent, StoreError>| {
             let line = change.ok().and_then(|event| match event.change {
                 Change::Applied(resource) => Some(WatchLine::Modified(resource)),
                 Change::Deleted(resource) => Some(WatchLine::Deleted(resource)),
             });
             std::future::ready(line)
-        });
+        },
+    );
     Ok(stream(futures::stream::iter(first).chain(later)))
 }
 
