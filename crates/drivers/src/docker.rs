@@ -137,6 +137,8 @@ fn is_rootless(info: &Value) -> bool {
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
+        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks
+        self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
         let session = self.session(target).await?;
         let info = session.info().await?;
         let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How many hold ages after which anybody's hold that was left behind is removed.
-const LITTER: u32 = 10;
+/// How old anybody's hold gets before it is removed, by the daemon's clock: its owner is not coming back.
+const LITTER: Duration = Duration::from_secs(600);
 
 enum Inside {
     Done(Admitted),
@@ -60,7 +60,7 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
     };
     let held = labels::held(&listed, now, age, session.provider(), &keys);
     // what is removed once the answer stands: holds left behind long ago, and ours that no longer stand for anything
-    let litter = |l: &&Listed| l.purpose == Purpose::Hold && !l.counts(now, age * LITTER);
+    let litter = |l: &&Listed| l.purpose == Purpose::Hold && !l.counts(now, LITTER.max(age));
     let mut obsolete: Vec<&Listed> = listed.iter().filter(litter).collect();
     let mut made = Vec::new();
     let mut result = Ok(());

@@ -7,10 +7,15 @@ use super::{admission, container, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 /// How often the name may turn out to be taken by something that is then gone.
 const TRIES: usize = 4;
+/// The status of a process that was killed.
+const SIGKILLED: i64 = 137;
+/// How long before the end the kernel may have said that memory is short, in seconds.
+const OOM_BEFORE: i64 = 10;
 /// How many containers are looked at together.
 const TOGETHER: usize = 8;
 
@@ -86,8 +91,7 @@ async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), Driver
 
 /// Creates the container; `None` when the name was taken at this moment.
 async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
-    let image_labels = image::labels(session, &spec.image).await?;
-    let info = session.info().await?;
+    let (image_labels, info) = tokio::try_join!(image::labels(session, &spec.image), session.info())?;
     let place = container::Place { who: session.who, provider: session.provider(), rootless: super::is_rootless(&info) };
     let body = container::body(place, spec, &image_labels);
     match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
@@ -114,6 +118,10 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
 
 fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {
     match fault {
+        // a daemon in trouble may do better later; what it says of the request itself stays so
+        Fault::Said(500.., words) => {
+            DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())
+        }
         Fault::Said(_, words) => image::could_not_start(&session.api, &spec.image, &words),
         silent @ Fault::Silent(_) => session.fault(silent),
     }
@@ -149,7 +157,7 @@ async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> 
 /// # Errors
 /// The daemon does not answer.
 pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError> {
-    let (listed, _) = session.listed(&[]).await?;
+    let (listed, now) = session.listed(&[]).await?;
     let looked = futures::stream::iter(listed).map(|one| async move {
         let state = match one.state.as_str() {
             "created" => BoxState::Created,
@@ -157,6 +165,12 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
                 Some(raw) => state(&raw),
                 None => return Ok(None),
             },
+        };
+        let state = match state {
+            BoxState::Exited(exit) if one.purpose == Purpose::Box => {
+                BoxState::Exited(with_oom(session, &one.id, exit, now).await?)
+            }
+            other => other,
         };
         Ok(Some(ObservedBox {
             id: one.id,
@@ -173,6 +187,17 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
         }))
     });
     looked.buffered(TOGETHER).try_filter_map(|one| async { Ok(one) }).try_collect().await
+}
+
+/// The daemon forgets that the kernel killed it for memory when it hears of the end first; its recent events still tell.
+async fn with_oom(session: &Session<'_>, id: &str, exit: Exit, now: Option<Timestamp>) -> Result<Exit, DriverError> {
+    let (false, Some(SIGKILLED), Some(at), Some(now)) = (exit.oom, exit.code, exit.at, now) else { return Ok(exit) };
+    let filters = encoded(&json!({"container": [id], "event": ["oom"]}).to_string());
+    // an end in the future would keep the answer open
+    let (since, until) = (at.as_second().saturating_sub(OOM_BEFORE), now.as_second());
+    let answer = session.api.get(&format!("/events?since={since}&until={until}&filters={filters}")).await;
+    let oom = answer.map_err(|f| session.fault(f))?.json.is_object();
+    Ok(Exit { oom, ..exit })
 }
 
 /// Reads the state of an inspected container.
@@ -196,7 +221,6 @@ fn state(raw: &Value) -> BoxState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn states_are_read() {
