@@ -50,7 +50,7 @@ fi
 "$CARGO" build --profile "$PROFILE" --bin hmz
 built=${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/${PROFILE/#dev/debug}
 PATH=$(cd "$built" && pwd):$PATH
-hmz version
+hmz --version
 
 say 'a project with a bug'
 # Not in /tmp, which is the home of what runs in a container.
@@ -100,7 +100,7 @@ show cat calc.py
 say 'the run'
 show hmz apply -f first-run.yaml
 show hmz logs -f run/first-run
-show hmz wait --for=condition=Complete run/first-run
+show hmz wait --for=condition=Complete run/first-run --timeout 5m
 show hmz get runs
 
 say 'what came of it'
