@@ -63,10 +63,13 @@ pub trait Runners: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Starts the runner of a run and says which it is, as `PID:STARTTIME`. Idempotent by `launch.epic`: one that was
-    /// started for that directory before (alive, ended or dead) is returned and no second one is started; a daemon may have
-    /// died between the start and the note of it. `Refused` and `Usage` refuse the run, `Failed` and `NotFound` fail it,
-    /// anything else is tried again.
+    /// The runner that was started for the directory `epic` before (alive, ended or dead), if any: a daemon may have died
+    /// between a start and its note of it. A runner says who it is in its directory, and holds it, before it does anything.
+    async fn find(&self, epic: &str) -> Option<String>;
+
+    /// Starts the runner of a run and says which it is, as `PID:STARTTIME`. Asked only when [`Runners::find`] found none; of
+    /// two for one directory the second ends at once. `Refused` and `Usage` refuse the run, `Failed` and `NotFound` fail
+    /// it, anything else is tried again.
     async fn start(&self, launch: RunLaunch) -> Result<String, Error>;
 
     /// What it is doing: from /proc, and from the journal in the directory `epic`.
