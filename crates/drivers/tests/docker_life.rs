@@ -4,7 +4,9 @@ mod common;
 
 use common::{Corner, HANG, IMAGE, docker, inspect, until, up, want};
 use futures::StreamExt as _;
+use hmz_drivers::docker::{DockerDriver, DockerIdentity};
 use hmz_drivers::{BoxState, Driver, DriverError, Purpose, RemoveOutcome};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,6 +69,33 @@ async fn a_box_from_admission_to_removal() {
     assert_eq!(driver.remove(&c.target, &key).await.unwrap(), RemoveOutcome::Removed);
     assert_eq!(driver.remove(&c.target, &key).await.unwrap(), RemoveOutcome::Absent);
     assert_eq!(c.left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_box_runs_as_whom_it_is_told_with_few_rights() {
+    for (uid, bounding) in [(0, "00000000000004fb"), (12345, "0000000000000000")] {
+        let c = corner();
+        std::fs::set_permissions(c.work(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::write(c.work().join("tell"), "").unwrap();
+        let driver = DockerDriver::new(DockerIdentity { uid, gid: uid, ..c.identity() });
+        up(&driver, &c.target, &c.spec(&c.key("box"))).await;
+        let told = c.work().join("told");
+        until("the first process has told", async || told.exists()).await;
+        assert_eq!(std::fs::metadata(&told).unwrap().uid(), uid);
+        let told = std::fs::read_to_string(told).unwrap();
+        let effective = if uid == 0 { bounding } else { "0000000000000000" };
+        let user = if uid == 0 { "root" } else { "tester" };
+        for line in [
+            format!("Uid: {uid} {uid} {uid} {uid}"),
+            format!("Gid: {uid} {uid} {uid} {uid}"),
+            format!("CapBnd: {bounding}"),
+            format!("CapEff: {effective}"),
+            format!("env USER={user}"),
+            format!("env LOGNAME={user}"),
+        ] {
+            assert!(told.lines().any(|l| l == line), "{line} in {told}");
+        }
+    }
 }
 
 #[tokio::test]
