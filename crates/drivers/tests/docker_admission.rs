@@ -3,6 +3,8 @@
 //! CPUs count across everybody who shares the daemon, so a test that needs an exact number asks for thousandths on top
 //! of what others hold, and takes a round again when that changed meanwhile.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // of tests only, which clippy does not see in functions beside them
+
 mod common;
 
 use common::{Corner, docker, want, want_millis};

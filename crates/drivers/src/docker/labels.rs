@@ -192,24 +192,25 @@ impl Listed {
 
 /// The shares that count, a box and its holds once, without those of `except`.
 pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provider: &str, except: &[&BoxKey]) -> Vec<Held> {
-    let mut seen: Vec<&BoxKey> = except.to_vec();
-    let mut out = Vec::new();
+    let mut keyed: Vec<(&BoxKey, usize)> = Vec::new();
+    let mut out: Vec<Held> = Vec::new();
     // boxes first, so that a refusal names the box rather than its hold
     let (boxes, rest): (Vec<_>, Vec<_>) = listed.iter().partition(|l| l.purpose == Purpose::Box);
     for one in boxes.into_iter().chain(rest).filter(|l| l.counts(now, hold_age)) {
+        let (cpus, memory) = (one.share.cpus.unwrap_or_default(), one.share.memory.unwrap_or_default());
         if let Some(key) = &one.key {
-            if seen.iter().any(|k| same(k, key)) {
+            if except.iter().any(|k| same(k, key)) {
                 continue;
             }
-            seen.push(key);
+            if let Some(held) = keyed.iter().find(|(k, _)| same(k, key)).and_then(|(_, at)| out.get_mut(*at)) {
+                // a hold and what replaces it say the same; should they not, the larger counts
+                held.cpus = held.cpus.max(cpus);
+                held.memory = held.memory.max(memory);
+                continue;
+            }
+            keyed.push((key, out.len()));
         }
-        out.push(Held {
-            name: one.name.clone(),
-            host: one.host.clone(),
-            cpus: one.share.cpus.unwrap_or_default(),
-            memory: one.share.memory.unwrap_or_default(),
-            own: one.provider == provider,
-        });
+        out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, own: one.provider == provider });
     }
     out
 }

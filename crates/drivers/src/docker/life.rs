@@ -7,15 +7,10 @@ use super::{admission, container, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How often the name may turn out to be taken by something that is then gone.
 const TRIES: usize = 4;
-/// The status of a process that was killed.
-const SIGKILLED: i64 = 137;
-/// How long before the end the kernel may have said that memory is short, in seconds.
-const OOM_BEFORE: i64 = 10;
 /// How many containers are looked at together.
 const TOGETHER: usize = 8;
 
@@ -157,7 +152,7 @@ async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> 
 /// # Errors
 /// The daemon does not answer.
 pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError> {
-    let (listed, now) = session.listed(&[]).await?;
+    let (listed, _) = session.listed(&[]).await?;
     let looked = futures::stream::iter(listed).map(|one| async move {
         let state = match one.state.as_str() {
             "created" => BoxState::Created,
@@ -165,12 +160,6 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
                 Some(raw) => state(&raw),
                 None => return Ok(None),
             },
-        };
-        let state = match state {
-            BoxState::Exited(exit) if one.purpose == Purpose::Box => {
-                BoxState::Exited(with_oom(session, &one.id, exit, now).await?)
-            }
-            other => other,
         };
         Ok(Some(ObservedBox {
             id: one.id,
@@ -189,18 +178,8 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
     looked.buffered(TOGETHER).try_filter_map(|one| async { Ok(one) }).try_collect().await
 }
 
-/// The daemon forgets that the kernel killed it for memory when it hears of the end first; its recent events still tell.
-async fn with_oom(session: &Session<'_>, id: &str, exit: Exit, now: Option<Timestamp>) -> Result<Exit, DriverError> {
-    let (false, Some(SIGKILLED), Some(at), Some(now)) = (exit.oom, exit.code, exit.at, now) else { return Ok(exit) };
-    let filters = encoded(&json!({"container": [id], "event": ["oom"]}).to_string());
-    // an end in the future would keep the answer open
-    let (since, until) = (at.as_second().saturating_sub(OOM_BEFORE), now.as_second());
-    let answer = session.api.get(&format!("/events?since={since}&until={until}&filters={filters}")).await;
-    let oom = answer.map_err(|f| session.fault(f))?.json.is_object();
-    Ok(Exit { oom, ..exit })
-}
-
-/// Reads the state of an inspected container.
+/// Reads the state of an inspected container. That the kernel killed it for memory is as the daemon has it: on cgroup v1
+/// some daemons hear of the end first and then never say so.
 fn state(raw: &Value) -> BoxState {
     let at = |name: &str| raw.pointer(&format!("/State/{name}"));
     if at("Running").and_then(Value::as_bool).unwrap_or(false) {
@@ -221,6 +200,7 @@ fn state(raw: &Value) -> BoxState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn states_are_read() {
