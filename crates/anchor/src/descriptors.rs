@@ -175,9 +175,8 @@ fn is_unix(fd: BorrowedFd<'_>) -> bool {
 
 /// Whether neither side of a connected Unix socket has a name.
 fn is_unnamed(fd: BorrowedFd<'_>) -> bool {
-    let unnamed = |address: rustix::net::SocketAddrAny| {
-        rustix::net::SocketAddrUnix::try_from(address).is_ok_and(|a| a.is_unnamed())
-    };
+    // such an address is its family and nothing more
+    let unnamed = |address: rustix::net::SocketAddrAny| usize::try_from(address.addr_len()).is_ok_and(|len| len == 2);
     let own = rustix::net::getsockname(fd).is_ok_and(unnamed);
     let peer = rustix::net::getpeername(fd);
     own && peer.is_ok_and(|peer| peer.is_none_or(unnamed))
