@@ -151,7 +151,7 @@ impl Borders {
     /// Whether a process of the tree holds the other side of terminal `index`.
     fn holds_master(&self, slave: &Stat, index: u32) -> bool {
         let same_instance = rustix::fs::stat("/dev/pts").is_ok_and(|pts| pts.st_dev == slave.st_dev);
-        same_instance && tree::descendants(self.root).into_iter().any(|pid| holds_master_of(pid, index))
+        same_instance && std::iter::once(self.root).chain(tree::descendants(self.root)).any(|pid| holds_master_of(pid, index))
     }
 }
 
