@@ -153,6 +153,10 @@ impl Policy {
 
     /// Decides. `path` is what `call.path` pointed to, `programs` the names on the box's PATH.
     pub(crate) fn decide(&self, call: &Call, path: &[u8], programs: &HashSet<String>) -> Decision {
+        if path == b"." || path == b".." || path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") {
+            // a directory, if anything
+            return Decision::Fail(libc::EACCES);
+        }
         let path = match absolute(call, path) {
             Ok(path) => path,
             Err(errno) => return Decision::Fail(errno),
@@ -179,6 +183,9 @@ impl Policy {
         };
         if self.listings.contains(&name) && found.is_ok() && self.is_system(&path) {
             return Decision::Here;
+        }
+        if found.is_ok_and(|found| found.is_dir()) && std::fs::canonicalize(&path).is_ok_and(|real| self.shared.contains(&real)) {
+            return Decision::Fail(libc::EACCES);
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
         let real_parent = std::fs::canonicalize(parent);
@@ -209,6 +216,9 @@ impl Policy {
                 if let Err(e) = rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
                     return Decision::Fail(e.raw_os_error());
                 }
+                if !is_program(path) {
+                    return Decision::Fail(libc::ENOEXEC);
+                }
             }
             _ => return Decision::Fail(libc::EACCES),
         }
@@ -227,6 +237,20 @@ impl Policy {
         }
         memory::variable(call.tid, call.envp, b"PATH", 4096)
             .is_some_and(|path| std::env::split_paths(&OsString::from_vec(path)).any(|one| one == dir))
+    }
+}
+
+/// Whether the kernel knows how to run it: what it does not know, a shell's caller gives to the shell as a script.
+fn is_program(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = [0u8; 4];
+    let Ok(mut file) = std::fs::File::open(path) else {
+        // one that may be executed and not read
+        return true;
+    };
+    match file.read(&mut head) {
+        Ok(n) => head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF",
+        Err(_) => true,
     }
 }
 

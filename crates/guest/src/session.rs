@@ -12,7 +12,7 @@ use hmz_wire::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcom
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{WaitOptions, getpid, waitpid};
+use rustix::process::{WaitOptions, getpid, wait};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -367,7 +367,7 @@ pub(crate) enum Reaped {
 /// One child that has ended.
 pub(crate) fn reap() -> std::io::Result<Reaped> {
     loop {
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::CHILD) => return Ok(Reaped::NoChild),
             Err(e) => return Err(e.into()),

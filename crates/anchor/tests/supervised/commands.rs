@@ -1,0 +1,336 @@
+//! Commands land in the box and end as they ended there.
+
+use crate::Test;
+use crate::world::{Session, World, eventually};
+
+pub const TESTS: &[Test] = &[
+    ("commands_land_in_the_box", commands_land_in_the_box),
+    ("missing_and_forbidden", missing_and_forbidden),
+    ("scripts_of_the_workdir", scripts_of_the_workdir),
+    ("ways_to_spawn", ways_to_spawn),
+    ("deaths_by_signal", deaths_by_signal),
+    ("a_megabyte_of_arguments", a_megabyte_of_arguments),
+    ("twenty_megabytes_byte_for_byte", twenty_megabytes_byte_for_byte),
+    ("a_closed_pipe_ends_its_writer", a_closed_pipe_ends_its_writer),
+    ("a_child_that_holds_stdout_does_not_hide_the_end", a_child_that_holds_stdout_does_not_hide_the_end),
+    ("sigterm_is_forwarded", sigterm_is_forwarded),
+    ("killing_the_stand_in_kills_the_command", killing_the_stand_in_kills_the_command),
+    ("a_group_outlives_its_leader", a_group_outlives_its_leader),
+    ("a_memfd_is_refused", a_memfd_is_refused),
+    ("non_dumpable_parent", non_dumpable_parent),
+    ("long_path", long_path),
+    ("few_descriptors", few_descriptors),
+    ("forty_at_once", forty_at_once),
+    ("node_spawns", node_spawns),
+    ("own_programs_stay", own_programs_stay),
+    ("only_allowed_variables_cross", only_allowed_variables_cross),
+    ("a_directory_the_box_lacks", a_directory_the_box_lacks),
+    ("the_clis_own_streams", the_clis_own_streams),
+    ("umask_and_masks_cross", umask_and_masks_cross),
+];
+
+fn commands_land_in_the_box(world: &World) {
+    let out = world.python(
+        "print(subprocess.run('hostname; echo $BOX_OWN; pwd', shell=True, capture_output=True, text=True))
+print(subprocess.run(['sh','-c','cat; exit 3'], input='in', capture_output=True, text=True))",
+    );
+    let out = out.good();
+    assert!(out.contains("thebox\\n1\\n") && out.contains(&world.place.workdir), "{out}");
+    assert!(out.contains("returncode=3, stdout='in'"), "{out}");
+}
+
+fn missing_and_forbidden(world: &World) {
+    std::fs::write(world.work("plain"), "x").expect("a file");
+    let out = world.python(
+        "for argv in (['no-such-program'],['/usr/bin/no-such-program'],['./nothing'],['./plain'],['.']):
+    try: print(subprocess.run(argv))
+    except OSError as e: print(e.errno)
+print(subprocess.run(['/opt/no/such'], stderr=subprocess.PIPE, text=True))",
+    );
+    let out = out.good();
+    assert!(out.starts_with("2\n2\n2\n13\n13\n"), "{out}");
+    assert!(out.contains("returncode=127, stderr='hmz: /opt/no/such: No such file"), "{out}");
+}
+
+fn scripts_of_the_workdir(world: &World) {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, text) in [("script", "#!/bin/sh\nhostname; echo $1"), ("envy", "#!/usr/bin/env python3\nimport socket; print(socket.gethostname())")] {
+        std::fs::write(world.work(name), text).expect("a file");
+        std::fs::set_permissions(world.work(name), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    let out = world.python(
+        "run=lambda *a,**k: print(subprocess.run(a,capture_output=True,text=True,**k).stdout.split(),flush=True)
+run('./script','x')
+run(os.getcwd()+'/script','y')
+run('./envy')
+os.mkdir('deep'); os.chdir('deep'); run('../script','z')
+run('/usr/bin/env','bash','-c','hostname')
+fd=os.open('../script',os.O_RDONLY)
+if os.fork()==0: os.execve(fd,['script','fd'],os.environ)
+os.wait()",
+    );
+    let host = "thebox";
+    assert_eq!(out.good(), format!("['{host}', 'x']\n['{host}', 'y']\n['{host}']\n['{host}', 'z']\n['{host}']\n{host}\nfd"));
+}
+
+fn ways_to_spawn(world: &World) {
+    let out = world.python(
+        "print(os.system('test $(hostname) = thebox'))
+print(os.popen('hostname').read().strip())
+pid=os.posix_spawn('/bin/sh',['sh','-c','exit 5'],os.environ); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))
+pid=os.posix_spawnp('sh',['sh','-c','exit 6'],os.environ,setsid=True); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))
+pid=os.fork()
+if pid==0: os.execvp('sh',['sh','-c','exit 7'])
+print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))
+for close in (True,False): print(subprocess.run(['hostname'],close_fds=close,start_new_session=close,capture_output=True,text=True).stdout.strip())
+done=[]
+def work():
+    for _ in range(10): done.append(subprocess.run(['sh','-c','exit 3']).returncode)
+threads=[threading.Thread(target=work) for _ in range(6)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(done), set(done))
+r,w=os.pipe(); os.set_inheritable(w,True)
+subprocess.run(['sh','-c','echo extra >&%d'%w],pass_fds=[w]); os.close(w); print(os.read(r,99))",
+    );
+    assert_eq!(out.good(), "0\nthebox\n5\n6\n7\nthebox\nthebox\n60 {3}\nb'extra\\n'");
+}
+
+fn deaths_by_signal(world: &World) {
+    let out = world.python(
+        "for n in (9,11,15,6,1,40): print(subprocess.run(['sh','-c','kill -%d $$'%n]).returncode)
+for n in (0,1,126,255): print(subprocess.run(['sh','-c','exit %d'%n]).returncode)",
+    );
+    assert_eq!(out.good(), "-9\n-11\n-15\n-6\n-1\n-40\n0\n1\n126\n255");
+}
+
+fn a_megabyte_of_arguments(world: &World) {
+    let out = world.python(
+        "args=['a'*100000]*10
+env=dict(os.environ, FROM_CLI='v'*100000)
+print(subprocess.run(['sh','-c','echo $# ${#FROM_CLI}; printf %s \"$*\" | wc -c','sh']+args,env=env,capture_output=True,text=True).stdout.split())
+try: subprocess.run(['sh','-c','exit','a'*200000])
+except OSError as e: print(e.errno)",
+    );
+    assert_eq!(out.good(), "['10', '100000', '1000009']\n7");
+}
+
+fn twenty_megabytes_byte_for_byte(world: &World) {
+    let out = world.python(
+        "import hashlib
+data=os.urandom(20<<20)
+got=subprocess.run(['cat'],input=data,capture_output=True).stdout
+print(got==data)
+open('big','wb').write(data)
+print(subprocess.run(['sha256sum'],stdin=open('big','rb'),capture_output=True,text=True).stdout.split()[0]==hashlib.sha256(data).hexdigest())
+with open('out','wb') as f: subprocess.run(['cat','big'],stdout=f)
+print(open('out','rb').read()==data)",
+    );
+    assert_eq!(out.good(), "True\nTrue\nTrue");
+}
+
+fn a_closed_pipe_ends_its_writer(world: &World) {
+    let out = world.python(
+        "yes=subprocess.Popen(['yes'],stdout=subprocess.PIPE)
+head=subprocess.Popen(['head','-1'],stdin=yes.stdout,stdout=subprocess.PIPE,text=True)
+yes.stdout.close()
+print(head.communicate()[0].strip(), head.returncode, yes.wait())
+print(subprocess.run('yes | head -1',shell=True,capture_output=True,text=True).stdout)",
+    );
+    assert_eq!(out.good(), "y 0 -13\ny");
+}
+
+fn a_child_that_holds_stdout_does_not_hide_the_end(world: &World) {
+    let out = world.python(
+        "p=subprocess.Popen(['sh','-c','sleep 100 & echo on; exit 4'],stdout=subprocess.PIPE,start_new_session=True)
+print(p.wait(), p.stdout.readline())
+os.killpg(p.pid,signal.SIGKILL)
+print(p.stdout.read())",
+    );
+    assert_eq!(out.good(), "4 b'on\\n'\nb''");
+}
+
+fn sigterm_is_forwarded(world: &World) {
+    let out = world.python(
+        "p=subprocess.Popen(['bash','-c','trap \"exit 7\" TERM; echo on; while :; do sleep 0.05; done'],stdout=subprocess.PIPE)
+p.stdout.readline(); p.terminate(); print(p.wait())
+p=subprocess.Popen(['bash','-c','trap \"exit 8\" TERM; echo on; while :; do sleep 0.05; done'],stdout=subprocess.PIPE,start_new_session=True)
+p.stdout.readline(); os.killpg(p.pid,15); print(p.wait())
+p=subprocess.Popen(['sh','-c','echo on; exec sleep 100'],stdout=subprocess.PIPE)
+p.stdout.readline(); p.send_signal(signal.SIGINT); print(p.wait())",
+    );
+    assert_eq!(out.good(), "7\n8\n-2");
+}
+
+fn killing_the_stand_in_kills_the_command(world: &World) {
+    let out = world.python(
+        "p=subprocess.Popen(['sh','-c','sleep 4242 & sleep 4243 & echo on; wait'],stdout=subprocess.PIPE)
+p.stdout.readline(); p.kill(); print(p.wait()); print(p.stdout.read())
+print(subprocess.run('grep -l sleep /proc/[0-9]*/comm',shell=True,capture_output=True,text=True).stdout)",
+    );
+    // the end of its output is the end of its background children
+    assert_eq!(out.good(), "-9\nb''");
+    eventually("no process in the box", || world.in_box().is_empty());
+}
+
+fn a_group_outlives_its_leader(world: &World) {
+    let out = world.python(
+        "p=subprocess.Popen(['sh','-c','sleep 5252 >/dev/null 2>&1 & sleep 5253 >/dev/null 2>&1 & exit 0'],start_new_session=True)
+print(p.wait())
+os.killpg(p.pid,0)
+count=lambda: subprocess.run('cat /proc/[0-9]*/cmdline | tr \"\\\\0\" \" \" | grep -c \"sleep 525[2]\"',shell=True,capture_output=True,text=True).stdout.strip()
+print(count())
+os.killpg(p.pid,signal.SIGTERM)
+end=time.time()+60
+while time.time()<end:
+    try: os.killpg(p.pid,0)
+    except ProcessLookupError: break
+    time.sleep(0.01)
+print(count())",
+    );
+    assert_eq!(out.good(), "0\n1\n0");
+}
+
+fn a_memfd_is_refused(world: &World) {
+    let out = world.python(
+        "fd=os.memfd_create('x'); os.write(fd,open('/bin/true','rb').read())
+pid=os.fork()
+if pid==0:
+    try: os.execve(fd,['x'],{})
+    except OSError as e: os._exit(e.errno)
+print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))
+import ctypes
+libc=ctypes.CDLL(None,use_errno=True)
+print(libc.syscall(59,0,0,0), ctypes.get_errno())
+print(libc.syscall(425,1,0), ctypes.get_errno())",
+    );
+    assert_eq!(out.good(), "13\n-1 13\n-1 38");
+}
+
+fn non_dumpable_parent(world: &World) {
+    let out = world.python(
+        "import ctypes
+print(ctypes.CDLL(None).prctl(4,0,0,0,0))
+print(subprocess.run(['hostname'],capture_output=True,text=True).stdout.strip())",
+    );
+    assert_eq!(out.good(), "0\nthebox");
+}
+
+fn long_path(world: &World) {
+    let out = world.python(
+        "os.environ['PATH']=':'.join('/opt/d%d'%i for i in range(300))+':'+os.environ['PATH']
+print(subprocess.run(['hostname'],capture_output=True,text=True).stdout.strip())
+try: subprocess.run(['no-such-program'])
+except OSError as e: print(e.errno)",
+    );
+    assert_eq!(out.good(), "thebox\n2");
+}
+
+fn few_descriptors(world: &World) {
+    let out = world.python(
+        "import resource
+resource.setrlimit(resource.RLIMIT_NOFILE,(16,16))
+print(subprocess.run(['hostname'],capture_output=True,text=True).stdout.strip())",
+    );
+    assert_eq!(out.good(), "thebox");
+}
+
+fn forty_at_once(world: &World) {
+    let out = world.python(
+        "ps=[subprocess.Popen(['sh','-c','read x; echo $x; exit %d'%i],stdin=subprocess.PIPE,stdout=subprocess.PIPE,text=True) for i in range(40)]
+print(all(p.communicate('n%d\\n'%i)[0]=='n%d\\n'%i and p.returncode==i for i,p in enumerate(ps)))",
+    );
+    assert_eq!(out.good(), "True");
+}
+
+fn node_spawns(world: &World) {
+    let script = "const c=require('child_process');
+console.log(c.execSync('hostname').toString().trim());
+console.log(c.spawnSync('sh',['-c','cat | wc -c'],{input:Buffer.alloc(300000)}).stdout.toString().trim());
+console.log(c.spawnSync('no-such-program').error.code);
+if(process.argv[1]!=='child'){
+ const p=c.spawn('bash',['-c','sleep 100 & sleep 100'],{detached:true});
+ p.on('exit',(code,sig)=>{console.log(code,sig);
+  require('fs').writeFileSync('child.js','process.send({host:require(\"os\").hostname()===\"thebox\"})');
+  const f=c.fork('child.js');
+  f.on('message',m=>console.log(JSON.stringify(m)));
+  f.on('exit',()=>Promise.all([...Array(40).keys()].map(i=>new Promise(r=>c.exec('exit '+i,e=>r((e?e.code:0)===i))))).then(a=>console.log(a.every(x=>x))));
+ });
+ p.on('spawn',()=>process.kill(-p.pid,'SIGTERM'));
+}";
+    let config = world.config("/usr/bin/node", &["-e", script]);
+    let out = Session::start(&config).end(b"").good();
+    assert_eq!(out, "thebox\n300000\nENOENT\nnull SIGTERM\n{\"host\":false}\ntrue");
+}
+
+fn own_programs_stay(world: &World) {
+    let mut config = world.config(
+        "/usr/bin/python3",
+        &["-c", "import subprocess,sys,os,shutil
+run=lambda a,**k: print(subprocess.run(a,capture_output=True,text=True,**k).stdout.strip())
+code='import socket;print(socket.gethostname()==\"thebox\")'
+run([sys.executable,'-c',code]); run(['rg','-c',code],executable='/proc/self/exe')
+os.symlink(sys.executable,'link'); run(['./link','-c',code])
+shutil.copy(sys.executable,'copy')
+print(subprocess.run(['./copy','-c',code],capture_output=True,text=True).returncode)
+run(['hostname'])
+run(['sh','-c','python3 -c \"import socket;print(socket.gethostname())\"'])
+run(['ps','-o','pid=','-p',str(os.getpid())])
+open('ps','w').write('#!/bin/sh\\nhostname\\n'); os.chmod('ps',0o755); run(['./ps'])
+print(os.getpid())"],
+    );
+    config.policy.own.push("/usr/bin/python3".into());
+    let out = Session::start(&config).end(b"").good();
+    let lines: Vec<&str> = out.lines().collect();
+    // its copy has another inode, and is a program for the box
+    assert_eq!(&lines[..3], ["False"; 3], "{out}");
+    assert_ne!(lines[3], "0", "{out}");
+    assert_eq!(&lines[4..6], ["thebox"; 2], "{out}");
+    assert_eq!(lines[6], lines[8], "ps shows this machine's processes: {out}");
+    assert_eq!(lines[7], "thebox", "a ps of the agent's making is no listing: {out}");
+}
+
+fn only_allowed_variables_cross(world: &World) {
+    let out = world.python(
+        "env=dict(os.environ,FROM_CLI='1',LC_TIME='C',OTHER='no',PATH='/usr/bin:/bin',HOME='/root')
+print(subprocess.run(['env'],env=env,capture_output=True,text=True).stdout)",
+    );
+    let out = out.good();
+    let has = |line: &str| out.lines().any(|l| l == line);
+    assert!(has("FROM_CLI=1") && has("LC_TIME=C") && has("TERM=dumb") && has("BOX_OWN=1"), "{out}");
+    assert!(!out.contains("CANARY") && !out.contains("secret") && !out.contains("OTHER"), "{out}");
+    assert!(!has("PATH=/usr/bin:/bin") && !has("HOME=/nonexistent"), "{out}");
+}
+
+fn a_directory_the_box_lacks(world: &World) {
+    std::fs::create_dir_all(world.path("cli/here")).expect("a directory");
+    let script = format!(
+        "r=subprocess.run(['hostname'],cwd='{}',capture_output=True,text=True); print(r.returncode, r.stderr)",
+        world.path("cli/here").display()
+    );
+    let out = world.python(&script).good();
+    assert!(out.starts_with("126 hmz: the box has no directory /"), "{out}");
+}
+
+fn the_clis_own_streams(world: &World) {
+    let script = "import subprocess,sys
+sys.stdout.write('first\\n'); sys.stdout.flush()
+r=subprocess.run(['sh','-c','cat; hostname; echo err >&2'])
+print('last', r.returncode)";
+    let ended = Session::start(&world.config("/usr/bin/python3", &["-c", script])).end(b"from outside\n");
+    assert_eq!(ended.err, "err\n");
+    assert_eq!(ended.good(), "first\nfrom outside\nthebox\nlast 0");
+}
+
+fn umask_and_masks_cross(world: &World) {
+    let out = world.python(
+        "os.umask(0o027)
+signal.signal(signal.SIGUSR1,signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK,[signal.SIGUSR2])
+print(subprocess.run(['grep','-E','Sig(Blk|Ign)|Umask','/proc/self/status'],capture_output=True,text=True).stdout.split())",
+    );
+    let out = out.good();
+    assert!(out.contains("'0027'") && out.contains("0000000000000800"), "{out}");
+    let ignored = out.split("SigIgn:', '").nth(1).expect("a field");
+    let ignored = u64::from_str_radix(&ignored[..16], 16).expect("hex");
+    assert_eq!(ignored & (1 << 9), 1 << 9, "{out}");
+}

@@ -1,0 +1,44 @@
+//! The supervisor with real programs in place of the CLI and a real container in place of the box.
+//!
+//! This one program is the tests, the supervisor (`supervisor`), and the guest in the container (`guest`).
+
+mod borders;
+mod commands;
+mod ends;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// A test and its name.
+type Test = (&'static str, fn(&world::World));
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("supervisor") => return hmz_anchor::main(),
+        Some("guest") => return hmz_guest::main(args),
+        _ => {}
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS].concat();
+    let chosen = tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
+    let chosen: Vec<Test> = chosen.collect();
+    if std::env::args().any(|a| a == "--list") {
+        for (name, _) in chosen {
+            println!("{name}: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let world = world::World::new();
+    let mut failed = Vec::new();
+    for (name, test) in &chosen {
+        let good = catch_unwind(AssertUnwindSafe(|| test(&world))).is_ok();
+        println!("test {name} ... {}", if good { "ok" } else { "FAILED" });
+        if !good {
+            failed.push(*name);
+        }
+    }
+    println!("\ntest result: {} passed; {} failed {failed:?}", chosen.len() - failed.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,195 @@
+//! A box, and sessions that work in it.
+
+use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
+use hmz_api::launch::BoxAddress;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Against hanging only.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A container whose first process is the guest.
+pub struct World {
+    pub place: BoxAddress,
+    pub container: String,
+    dir: tempfile::TempDir,
+}
+
+pub fn docker(args: &[&str]) -> String {
+    let out = Command::new("docker").args(args).output().expect("docker runs");
+    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text").trim().to_owned()
+}
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: not within {DEADLINE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("hmz-anchor-").tempdir_in("/var/tmp").expect("a directory");
+        let sub = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).expect("a directory");
+            path.to_str().expect("text").to_owned()
+        };
+        let (workdir, scratch, run) = (sub("work"), sub("scratch"), sub("run"));
+        for name in ["home", "cli"] {
+            sub(name);
+        }
+        let exe = std::env::current_exe().expect("our path");
+        let mount = |from: &str, to: &str| format!("{from}:{to}");
+        let name = format!("hmz-test-anchor-{}", std::process::id());
+        let container = docker(&[
+            "run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--security-opt", "no-new-privileges", "--hostname", "thebox",
+            "-e", "BOX_OWN=1", "-v", &mount(&workdir, &workdir), "-v", &mount(&scratch, &scratch), "-v", &mount(&run, "/.hmz/run"),
+            "-v", &format!("{}:/.hmz/hmz:ro", exe.display()), "--entrypoint", "/.hmz/hmz", "python:3.12-slim", "guest", "--socket",
+            "/.hmz/run/g.sock",
+        ]);
+        let socket = format!("{run}/g.sock");
+        eventually("the guest's socket", || Path::new(&socket).exists());
+        let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
+        let place =
+            BoxAddress { environment: "box".into(), used: "docker@here".into(), socket, pid, workdir, scratch };
+        Self { place, container, dir }
+    }
+
+    /// A path below the world's own directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn work(&self, name: &str) -> PathBuf {
+        Path::new(&self.place.workdir).join(name)
+    }
+
+    /// Processes in the box besides the guest's own, as command lines.
+    pub fn in_box(&self) -> Vec<String> {
+        let top = docker(&["top", &self.container, "-eo", "pid,args"]);
+        top.lines().skip(1).filter(|l| !l.contains("/.hmz/hmz")).map(str::to_owned).collect()
+    }
+
+    /// A session's configuration: `program` with these arguments.
+    pub fn config(&self, program: &str, args: &[&str]) -> SupervisorConfig {
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        let env = [("PATH", path), ("HOME", "/nonexistent"), ("CANARY", "secret"), ("TERM", "dumb"), ("LANG", "C.UTF-8")];
+        let mut env: BTreeMap<String, String> = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        env.insert("TMPDIR".into(), format!("{}/s1", self.place.scratch));
+        SupervisorConfig {
+            program: program.into(),
+            argv: std::iter::once(program).chain(args.iter().copied()).map(str::to_owned).collect(),
+            env,
+            cwd: self.place.workdir.clone().into(),
+            place: self.place.clone(),
+            policy: ExecPolicy { own: Vec::new(), listings: vec!["ps".into()] },
+            fence: CliFence { write: Vec::new(), read: vec![self.path("cli")] },
+            env_allow: vec!["TERM".into(), "LC_*".into(), "FROM_CLI".into()],
+        }
+    }
+
+    /// Runs a python program as the CLI.
+    pub fn python(&self, script: &str) -> Ended {
+        let full = format!("import os,sys,subprocess,signal,time,socket,threading\n{script}");
+        Session::start(&self.config("/usr/bin/python3", &["-c", &full])).end(b"")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        docker(&["rm", "-f", &self.container]);
+    }
+}
+
+/// A supervisor that runs.
+pub struct Session {
+    pub child: Child,
+    pub stdin: Option<ChildStdin>,
+    pub lifeline: Option<OwnedFd>,
+    out: Receiver<Vec<u8>>,
+    err: Receiver<Vec<u8>>,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    /// What it printed, when it ended well.
+    pub fn good(self) -> String {
+        assert!(self.status.success(), "{self:?}");
+        self.out.trim_end().to_owned()
+    }
+}
+
+fn reading(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let _ = from.read_to_end(&mut all);
+        let _ = sender.send(all);
+    });
+    receiver
+}
+
+impl Session {
+    pub fn start(config: &SupervisorConfig) -> Self {
+        Self::start_with(config, |_| {})
+    }
+
+    pub fn start_with(config: &SupervisorConfig, change: impl FnOnce(&mut Command)) -> Self {
+        let exe = std::env::current_exe().expect("our path");
+        let mut supervised = launch::supervised(&exe).expect("a command");
+        supervised.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        change(&mut supervised.command);
+        let mut child = supervised.command.spawn().expect("a supervisor");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(&config.frame().expect("a frame")).expect("it reads");
+        let out = reading(child.stdout.take().expect("a pipe"));
+        let err = reading(child.stderr.take().expect("a pipe"));
+        Self { child, stdin: Some(stdin), lifeline: Some(supervised.lifeline), out, err }
+    }
+
+    /// Gives the rest of the input and waits.
+    pub fn end(mut self, input: &[u8]) -> Ended {
+        if let Some(mut stdin) = self.stdin.take() {
+            let _ = stdin.write_all(input);
+        }
+        let end = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a wait") {
+                break status;
+            }
+            if Instant::now() > end {
+                self.lifeline = None;
+                panic!("the session hangs; stderr: {}", String::from_utf8_lossy(&self.err.recv_timeout(DEADLINE).unwrap_or_default()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let text = |r: &Receiver<Vec<u8>>| String::from_utf8_lossy(&r.recv_timeout(DEADLINE).expect("an end of output")).into_owned();
+        Ended { status, out: text(&self.out), err: text(&self.err) }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+}
+
+/// The signal a process died of.
+pub fn signal_of(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}

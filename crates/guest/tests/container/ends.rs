@@ -1,0 +1,172 @@
+//! Ends: of commands, of what they leave behind, of connections, and of the box.
+
+use crate::harness::{Boxed, How, LIMIT, docker, event, eventually, piped, prints, sh, words};
+use hmz_wire::{CommandEvent, Status};
+use std::io::{BufRead, BufReader};
+
+/// A background process that has left its group, its session and its parent.
+const DAEMON: &str = "setsid sh -c 'setsid sleep 1000 & exit' & ";
+
+#[test]
+fn an_end_is_told_though_a_child_holds_the_output() {
+    let it = Boxed::new();
+    let client = it.client();
+    let (command, out) = piped(&client, sh("sleep 1000 & echo $!; exit 4"));
+    let mut line = String::new();
+    BufReader::new(&out).read_line(&mut line).expect("the child's pid");
+    assert_eq!(event(&command), CommandEvent::Started);
+    assert_eq!(event(&command), CommandEvent::Exited(Status::Exited(4), true));
+    // the group is there still, and is signalled
+    command.signal(libc::SIGTERM).expect("signal");
+    assert_eq!(event(&command), CommandEvent::Empty);
+    assert_eq!(it.processes(), Vec::<String>::new());
+}
+
+#[test]
+fn the_last_end_is_told_by_itself() {
+    let it = Boxed::new();
+    let client = it.client();
+    let (command, _out) = piped(&client, sh("(read x </dev/zero; :) & mkfifo /tmp/f; cat /tmp/f & sh -c 'kill -9 $PPID'"));
+    assert_eq!(event(&command), CommandEvent::Started);
+    assert_eq!(event(&command), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), true));
+    assert_eq!(prints(&client, sh("pkill -f 'sh -c' -o; : >/tmp/f; pkill sh; pkill cat; true")), "");
+    assert_eq!(event(&command), CommandEvent::Empty);
+}
+
+#[test]
+fn a_signal_reaches_the_whole_group() {
+    let it = Boxed::new();
+    let client = it.client();
+    let child = "sh -c \"trap 'echo child; exit' TERM; echo up; while :; do sleep 0.1; done\" & ";
+    let (command, out) = piped(&client, sh(&format!("{child} trap 'wait; echo parent; exit 7' TERM; wait")));
+    let mut lines = BufReader::new(&out).lines().map(|l| l.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some("up"));
+    assert_eq!(event(&command), CommandEvent::Started);
+    command.signal(libc::SIGTERM).expect("signal");
+    let mut said: Vec<_> = lines.collect();
+    said.sort_unstable();
+    assert_eq!(said, ["child", "parent"]);
+    assert!(matches!(event(&command), CommandEvent::Exited(Status::Exited(7), _)));
+}
+
+#[test]
+fn closing_a_command_kills_its_session_and_no_other() {
+    let it = Boxed::new();
+    let client = it.client();
+    let (other, _out) = piped(&client, sh("sleep 2000"));
+    let (command, out) = piped(&client, sh(&format!("set -m; trap '' TERM HUP; sleep 1500 & {DAEMON} echo up; wait")));
+    BufReader::new(&out).lines().next().expect("a line").expect("up");
+    assert_eq!(event(&other), CommandEvent::Started);
+    assert_eq!(event(&command), CommandEvent::Started);
+    command.close().expect("close");
+    assert!(matches!(event(&command), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), _)));
+    // what left the session belongs to the connection, and may outlive the command
+    eventually("the session's end", || !it.processes().iter().any(|p| p.contains("sh -c") || p.contains("sleep 1500")));
+    assert!(it.processes().iter().any(|p| p.ends_with("sleep 2000")));
+    other.close().expect("close");
+    assert_eq!(event(&other), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), false));
+}
+
+#[test]
+fn nothing_survives_its_connection() {
+    for uid in [0, 1234] {
+        let it = Boxed::start(&How { image: "busybox:latest", uid, lease: 0, docker: &[] });
+        let stays = it.client();
+        let (kept, _out) = piped(&stays, sh("sleep 3000"));
+        assert_eq!(event(&kept), CommandEvent::Started);
+        let client = it.client();
+        let script = format!("trap '' HUP TERM INT; {DAEMON}{DAEMON} nohup sleep 1000 & sh -c 'sleep 1000 & sleep 1000' & echo up; wait");
+        let (command, out) = piped(&client, sh(&script));
+        BufReader::new(&out).lines().next().expect("a line").expect("up");
+        eventually("the daemons", || it.processes().iter().filter(|p| p.contains("sleep 1000")).count() >= 5);
+        drop((command, client));
+        eventually("their end", || it.processes().len() == 1);
+        assert!(it.processes()[0].ends_with("sleep 3000"));
+    }
+}
+
+#[test]
+fn a_spawner_that_a_command_kills_or_stops_takes_all_with_it() {
+    let it = Boxed::new();
+    let stays = it.client();
+    let (kept, _kept_out) = piped(&stays, sh("sleep 3000"));
+    assert_eq!(event(&kept), CommandEvent::Started);
+    let client = it.client();
+    let (command, _out) = piped(&client, sh(&format!("{DAEMON} sleep 1000 & kill -9 $PPID; sleep 1000")));
+    while event(&command) != CommandEvent::Lost {}
+    // the peer hears the end of its connection only when nothing is left
+    let left = it.processes();
+    assert!(left.len() == 1 && left[0].ends_with("sleep 3000"), "{left:?}");
+
+    let client = it.client();
+    let (command, out) = piped(&client, sh(&format!("{DAEMON} echo up; kill -STOP $PPID; sleep 1000")));
+    BufReader::new(&out).lines().next().expect("a line").expect("up");
+    drop((command, client));
+    eventually("the end of a stopped spawner", || it.processes().len() == 1);
+    assert_eq!(prints(&stays, sh("echo on")), "on");
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let it = Boxed::new();
+    let client = it.client();
+    assert_eq!(prints(&client, sh("for i in 1 2 3 4 5 6 7 8 9; do (sh -c 'sleep 0.05 & exit' &); done; echo done")), "done");
+    eventually("no process, dead or alive", || it.processes().is_empty());
+    // those of the daemon's own exec, whose orphans are the first process's
+    docker(&["exec", &it.name, "sh", "-c", "for i in 1 2 3; do (setsid sh -c 'sleep 0.05 & exit' &); done"]);
+    eventually("no process, dead or alive", || it.processes().is_empty());
+}
+
+#[test]
+fn a_lease_ends_the_box_and_all_in_it() {
+    // none ever came
+    let never = Boxed::start(&How { image: "busybox:latest", uid: 0, lease: 1, docker: &[] });
+    let mine = Boxed::start(&How { image: "busybox:latest", uid: 0, lease: 3, docker: &[] });
+    let owner = mine.try_client(true, None).expect("the guest");
+    eventually("the end of a box without an owner", || never.gone());
+    // one that is no owner keeps nothing alive, and the owner does longer than the lease
+    let other = mine.client();
+    let (command, _out) = piped(&other, sh("sleep 1000"));
+    assert_eq!(event(&command), CommandEvent::Started);
+    let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; done; echo still";
+    assert_eq!(prints(&owner, sh(script)), "still");
+    drop(owner);
+    eventually("the end of a box whose owner has gone", || mine.gone());
+    assert_eq!(event(&command), CommandEvent::Lost);
+}
+
+#[test]
+fn told_to_stop_it_ends_at_once_and_well() {
+    let it = Boxed::new();
+    let client = it.client();
+    let (command, _out) = piped(&client, sh(&format!("trap '' TERM; {DAEMON} sleep 1000")));
+    assert_eq!(event(&command), CommandEvent::Started);
+    // a waiter sees the status that the daemon does
+    let waiter = std::process::Command::new("docker").args(["wait", &it.name]).stdout(std::process::Stdio::piped()).spawn();
+    let waiter = waiter.expect("docker wait");
+    // the box's own processes cannot end it
+    assert_eq!(prints(&client, sh("kill -TERM 1; kill -INT 1; kill -KILL 1; echo on")), "on");
+    assert_eq!(prints(&it.client(), sh("echo on")), "on");
+    docker(&["kill", "-s", "TERM", &it.name]);
+    let out = waiter.wait_with_output().expect("docker wait");
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "0");
+    assert_eq!(command.next_within(LIMIT), Some(CommandEvent::Lost));
+    eventually("the end", || it.gone());
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_up_nobody() {
+    let it = Boxed::new();
+    let deaf = crate::trust::raw(&it);
+    // its answers fill the socket, and nobody takes them
+    for n in 0..100_000u64 {
+        if deaf.try_send(&hmz_wire::ToGuest::Ping(n)).is_err() {
+            break;
+        }
+    }
+    let client = it.client();
+    for _ in 0..20 {
+        assert_eq!(prints(&client, words(&["echo", "on"])), "on");
+    }
+    deaf.ended();
+}
