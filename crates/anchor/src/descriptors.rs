@@ -151,7 +151,7 @@ impl Borders {
     /// Whether a process of the tree holds the other side of terminal `index`.
     fn holds_master(&self, slave: &Stat, index: u32) -> bool {
         let same_instance = rustix::fs::stat("/dev/pts").is_ok_and(|pts| pts.st_dev == slave.st_dev);
-        same_instance && tree::descendants(self.root).into_iter().any(|pid| holds_master_of(pid, index))
+        same_instance && std::iter::once(self.root).chain(tree::descendants(self.root)).any(|pid| holds_master_of(pid, index))
     }
 }
 
@@ -160,9 +160,8 @@ fn holds_master_of(pid: i32, index: u32) -> bool {
     fds.flatten().any(|fd| {
         let is_master = std::fs::read_link(fd.path()).is_ok_and(|link| link.ends_with("ptmx"));
         is_master
-            && std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.file_name().to_string_lossy())).is_ok_and(|info| {
-                info.lines().any(|line| line.strip_prefix("tty-index:").map(str::trim) == Some(&index.to_string()))
-            })
+            && std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.file_name().to_string_lossy()))
+                .is_ok_and(|info| info.lines().any(|line| line.strip_prefix("tty-index:").map(str::trim) == Some(&index.to_string())))
     })
 }
 
@@ -176,8 +175,8 @@ fn is_unix(fd: BorrowedFd<'_>) -> bool {
 
 /// Whether neither side of a connected Unix socket has a name.
 fn is_unnamed(fd: BorrowedFd<'_>) -> bool {
-    let unnamed =
-        |address: rustix::net::SocketAddrAny| rustix::net::SocketAddrUnix::try_from(address).is_ok_and(|a| a.is_unnamed());
+    // such an address is its family and nothing more
+    let unnamed = |address: rustix::net::SocketAddrAny| usize::try_from(address.addr_len()).is_ok_and(|len| len == 2);
     let own = rustix::net::getsockname(fd).is_ok_and(unnamed);
     let peer = rustix::net::getpeername(fd);
     own && peer.is_ok_and(|peer| peer.is_none_or(unnamed))

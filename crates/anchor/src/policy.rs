@@ -149,6 +149,10 @@ impl Policy {
 
     /// Decides. `path` is what `call.path` pointed to, `programs` the names on the box's PATH.
     pub(crate) fn decide(&self, call: &Call, path: &[u8], programs: &HashSet<String>) -> Decision {
+        if path == b"." || path == b".." || path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") {
+            // a directory, if anything
+            return Decision::Fail(libc::EACCES);
+        }
         let path = match absolute(call, path) {
             Ok(path) => path,
             Err(errno) => return Decision::Fail(errno),

@@ -28,6 +28,9 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     // orphans of the CLI's tree stay below us, which is what a tracer has to be
     nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
     let config = SupervisorConfig::read(&mut Unbuffered)?;
+    if !config.program.is_file() {
+        return Err(AnchorError::Refused(format!("the agent's program {} is not there", config.program.display())));
+    }
     let own = policy::own_programs(&config);
     let policy = Arc::new(Policy::new(&config, &own)?);
     make_scratch(&config)?;

@@ -1,6 +1,6 @@
 //! What can be refused of a run before anything of it starts.
 
-use crate::template;
+use crate::template::{self, Names};
 use hmz_agents::of_cli;
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
@@ -49,6 +49,7 @@ pub fn roles<'a>(
 pub fn check(
     name: &str,
     flow: &FlowSpec,
+    task: &str,
     agents: &BTreeMap<String, AgentSpec>,
     params: &RunParams,
     caller: &CallerContext,
@@ -57,6 +58,7 @@ pub fn check(
     if flow.steps.is_empty() {
         return Err(Error::refused(format!("{name} has no steps")));
     }
+    let names = Names { task, params: &params.own, steps: BTreeMap::new(), last: None };
     let mut ids: Vec<&str> = Vec::new();
     for (n, step) in flow.steps.iter().enumerate() {
         let refuse = |what: String| Err(Error::refused(format!("{name}: step {}: {what}", n + 1)));
@@ -79,7 +81,7 @@ pub fn check(
             return refuse(format!("'{environment}' is not one of its environment roles: {}", quoted(flow.environments.keys())));
         }
         for text in texts {
-            if let Err(what) = template::check(text, &ids, &params.own) {
+            if let Err(what) = template::check(text, &ids, &names) {
                 return refuse(what);
             }
         }
@@ -138,7 +140,7 @@ mod tests {
             docker_endpoint: None,
         };
         let say = |flow: &FlowSpec, a: &str| {
-            check("boxed", flow, &agents(a), &RunParams::default(), &caller, Path::new("/hmz"))
+            check("boxed", flow, "task", &agents(a), &RunParams::default(), &caller, Path::new("/hmz"))
                 .map_err(|e| e.message.replace(&caller.cwd, "DIR"))
         };
         assert_eq!(say(&boxed(), "coder=script/s.yaml"), Ok(()));

@@ -217,7 +217,7 @@ async fn work(
 /// The agents, found and checked.
 fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, Error> {
     check::roles(&launch.flow_name, &launch.flow, &launch.agents, launch.boxes.keys().map(String::as_str))?;
-    check::check(&launch.flow_name, &launch.flow, &launch.agents, &launch.params, &launch.caller, exe)?;
+    check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.agents, &launch.params, &launch.caller, exe)?;
     let player = |(role, spec): (&String, &hmz_api::grammar::AgentSpec)| {
         let agent = of_cli(&spec.cli, exe)?;
         let installed = agent.check(&launch.caller)?;

@@ -54,28 +54,28 @@ pub(crate) fn render(text: &str, names: &Names<'_>) -> Result<String, String> {
     environment().render_str(text, Serde(names)).map_err(|e| say(&e))
 }
 
-/// Whether a text is well formed and names only what there is; of `steps` only these ids, of `params` what is in `params`.
+/// Whether a text is well formed and names only what there is: of `steps` only these ids. One that needs no step is
+/// rendered, which finds the rest.
 ///
 /// # Errors
 /// A sentence that names what is wrong.
-pub(crate) fn check(text: &str, ids: &[&str], params: &serde_json::Map<String, serde_json::Value>) -> Result<(), String> {
+pub(crate) fn check(text: &str, ids: &[&str], names: &Names<'_>) -> Result<(), String> {
     let environment = environment();
     let template = environment.template_from_str(text).map_err(|e| say(&e))?;
     let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
     used.sort();
+    let mut early = true;
     for name in used {
         let mut parts = name.split('.');
         match (parts.next(), parts.next()) {
             (Some("steps"), Some(id)) if !ids.contains(&id) => return Err(format!("no step before it has the id '{id}'")),
-            (Some("params"), Some(key)) if !params.contains_key(key) => {
-                return Err(format!("the parameter '{key}' is not given"));
-            }
+            (Some("steps" | "last"), _) => early = false,
             (Some(first), _) if NAMES.contains(&first) || environment.globals().any(|(global, _)| global == first) => {}
             (Some(first), _) => return Err(format!("'{first}' is not one of {}", NAMES.join(", "))),
             (None, _) => {}
         }
     }
-    Ok(())
+    if early { render(text, names).map(drop) } else { Ok(()) }
 }
 
 fn say(error: &minijinja::Error) -> String {
@@ -114,8 +114,9 @@ mod tests {
     #[test]
     fn a_check_finds_before_what_a_rendering_would() {
         let params = serde_json::json!({"depth": 3}).as_object().cloned().unwrap();
-        let said = |text: &str| check(text, &["test"], &params);
+        let said = |text: &str| check(text, &["test"], &names(&params));
         assert_eq!(said("{{ task }} {{ params.depth }} {{ steps.test.stdout }} {{ last }}"), Ok(()));
+        assert_eq!(said("{{ params.width | default(2) }}{% if params.width is defined %}{{ params.width }}{% endif %}"), Ok(()));
         assert_eq!(said("{% for i in range(3) %}{{ i }}{% endfor %}"), Ok(()));
         insta::assert_debug_snapshot!([
             said("{{ tsk }}"),

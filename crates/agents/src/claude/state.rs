@@ -4,7 +4,6 @@
 //! settings, commands and shell snapshots that other sessions run.
 
 use crate::SessionStart;
-use crate::path::find;
 use hmz_anchor::CliFence;
 use hmz_api::Error;
 use hmz_api::launch::CallerContext;
@@ -115,8 +114,6 @@ pub(super) fn fence(start: &SessionStart, session: &str) -> CliFence {
     }
     // a node script needs its node
     fence.read.extend(start.installed.executables.iter().cloned());
-    let path = start.caller.env.get("PATH").map(String::as_str).unwrap_or_default();
-    fence.read.extend(["ps", "git"].into_iter().filter_map(|name| find(name, path)));
     fence.read.extend(
         CERTIFICATES.iter().filter_map(|name| start.caller.env.get(*name)).map(PathBuf::from).filter(|p| p.is_absolute()),
     );

@@ -59,7 +59,7 @@ fn scripts_of_the_workdir(world: &World) {
         std::fs::set_permissions(world.work(name), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     }
     let out = world.python(
-        "run=lambda *a,**k: print(subprocess.run(a,capture_output=True,text=True,**k).stdout.split())
+        "run=lambda *a,**k: print(subprocess.run(a,capture_output=True,text=True,**k).stdout.split(),flush=True)
 run('./script','x')
 run(os.getcwd()+'/script','y')
 run('./envy')
@@ -250,7 +250,8 @@ console.log(c.spawnSync('no-such-program').error.code);
 if(process.argv[1]!=='child'){
  const p=c.spawn('bash',['-c','sleep 100 & sleep 100'],{detached:true});
  p.on('exit',(code,sig)=>{console.log(code,sig);
-  const f=c.fork('-e',[],{execArgv:['-e','process.send({host:require(\"os\").hostname()===\"thebox\"})']});
+  require('fs').writeFileSync('child.js','process.send({host:require(\"os\").hostname()===\"thebox\"})');
+  const f=c.fork('child.js');
   f.on('message',m=>console.log(JSON.stringify(m)));
   f.on('exit',()=>Promise.all([...Array(40).keys()].map(i=>new Promise(r=>c.exec('exit '+i,e=>r((e?e.code:0)===i))))).then(a=>console.log(a.every(x=>x))));
  });
@@ -325,7 +326,7 @@ fn umask_and_masks_cross(world: &World) {
         "os.umask(0o027)
 signal.signal(signal.SIGUSR1,signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK,[signal.SIGUSR2])
-print(subprocess.run('umask; grep -E \"Sig(Blk|Ign)\" /proc/self/status',shell=True,capture_output=True,text=True).stdout.split())",
+print(subprocess.run(['grep','-E','Sig(Blk|Ign)|Umask','/proc/self/status'],capture_output=True,text=True).stdout.split())",
     );
     let out = out.good();
     assert!(out.contains("'0027'") && out.contains("0000000000000800"), "{out}");

@@ -2,7 +2,9 @@
 //!
 //! This one program is the tests, the supervisor (`supervisor`), and the guest in the container (`guest`).
 
+mod borders;
 mod commands;
+mod ends;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +21,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let tests: Vec<Test> = [commands::TESTS].concat();
+    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS].concat();
     let chosen = tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
     let chosen: Vec<Test> = chosen.collect();
     if std::env::args().any(|a| a == "--list") {

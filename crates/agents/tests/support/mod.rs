@@ -1,0 +1,115 @@
+//! A home, a workdir and a scratch directory for a session whose process is started bare.
+
+use async_trait::async_trait;
+use hmz_agents::claude::Claude;
+use hmz_agents::{Agent as _, Launcher, SessionStart, Started};
+use hmz_anchor::SupervisorConfig;
+use hmz_api::Error;
+use hmz_api::launch::{BoxAddress, CallerContext};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::process::Command;
+
+/// Starts the program itself, with the very arguments, variables and directory a supervisor would give it.
+#[derive(Debug)]
+pub struct Bare;
+
+#[async_trait]
+impl Launcher for Bare {
+    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
+        let mut command = Command::new(&config.program);
+        command.arg0(&config.argv[0]).args(&config.argv[1..]).env_clear().envs(&config.env).current_dir(&config.cwd);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let child = command.spawn().map_err(|e| Error::failed(e.to_string()))?;
+        Ok(Started { child, lifeline: None })
+    }
+}
+
+/// The directories of a session.
+pub struct World {
+    dir: tempfile::TempDir,
+    url: String,
+}
+
+/// The directory of the real claude.
+fn claude() -> PathBuf {
+    if let Some(named) = std::env::var_os("HMZ_TEST_CLAUDE").filter(|v| !v.is_empty()) {
+        let named = PathBuf::from(named);
+        assert!(named.is_file(), "HMZ_TEST_CLAUDE={} is not a file", named.display());
+        return named.parent().unwrap().to_path_buf();
+    }
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .find(|dir| dir.join("claude").is_file())
+        .expect("these tests need the real claude: run `make test`, or export HMZ_TEST_CLAUDE=$(tests/testbed/claude)")
+}
+
+impl World {
+    pub fn new(url: &str) -> Self {
+        // not below /tmp, which a CLI treats in ways of its own
+        let dir = tempfile::Builder::new().prefix("hmz-agents-").tempdir_in("/var/tmp").unwrap();
+        for name in ["home", "work", "scratch"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir, url: url.to_owned() }
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    pub fn work(&self, name: &str) -> PathBuf {
+        self.dir.path().join("work").join(name)
+    }
+
+    pub fn start(&self, effort: Option<&str>) -> SessionStart {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", claude().display());
+        let mut env = vec![
+            ("PATH", path),
+            ("HOME", text(&self.home())),
+            ("LANG", "C.UTF-8".into()),
+            ("ANTHROPIC_BASE_URL", self.url.clone()),
+            ("ANTHROPIC_API_KEY", "sk-scripted-0000".into()),
+            ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
+        ];
+        for switch in
+            ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_BUG_COMMAND"]
+        {
+            env.push((switch, "1".into()));
+        }
+        let caller = CallerContext {
+            cwd: text(self.dir.path()),
+            env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            docker_endpoint: None,
+        };
+        SessionStart {
+            launcher: Arc::new(Bare),
+            installed: Claude.check(&caller).unwrap(),
+            spec: hmz_api::grammar::AgentSpec {
+                cli: "claude".into(),
+                account: None,
+                model: "scripted-1".into(),
+                effort: effort.map(str::to_owned),
+            },
+            caller,
+            place: BoxAddress {
+                environment: "box".into(),
+                used: "docker:here".into(),
+                socket: "/nonexistent".into(),
+                pid: 0,
+                workdir: text(&self.dir.path().join("work")),
+                scratch: text(&self.dir.path().join("scratch")),
+            },
+            programs: Arc::new(vec!["bash".into(), "sh".into()]),
+        }
+    }
+
+    /// How many processes with this home live.
+    pub fn agents(&self) -> usize {
+        let home = format!("HOME={}\0", self.home().display());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let environs = processes.filter_map(|p| std::fs::read(p.path().join("environ")).ok());
+        environs.filter(|e| e.windows(home.len()).any(|w| w == home.as_bytes())).count()
+    }
+}

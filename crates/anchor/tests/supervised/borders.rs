@@ -1,0 +1,195 @@
+//! What may not cross does not: descriptors, files, privileges.
+
+use crate::Test;
+use crate::world::{Session, World};
+
+pub const TESTS: &[Test] = &[
+    ("a_file_here_cannot_be_written_from_the_box", a_file_here_cannot_be_written_from_the_box),
+    ("a_directory_descriptor_does_not_cross", a_directory_descriptor_does_not_cross),
+    ("files_outside_are_copied", files_outside_are_copied),
+    ("devices_and_named_sockets_stay", devices_and_named_sockets_stay),
+    ("the_clis_own_input_cannot_be_written", the_clis_own_input_cannot_be_written),
+    ("sockets_of_the_tree_pass", sockets_of_the_tree_pass),
+    ("terminals_of_the_tree_pass", terminals_of_the_tree_pass),
+    ("the_cli_is_fenced", the_cli_is_fenced),
+    ("the_box_is_fenced", the_box_is_fenced),
+    ("a_setuid_program_gains_nothing", a_setuid_program_gains_nothing),
+    ("the_scratch_directory_is_made", the_scratch_directory_is_made),
+];
+
+fn secret(world: &World) -> String {
+    let path = world.path("cli/secret");
+    std::fs::write(&path, "kept\n").expect("a file");
+    path.to_str().expect("text").to_owned()
+}
+
+fn a_file_here_cannot_be_written_from_the_box(world: &World) {
+    let path = secret(world);
+    let out = world.python(&format!(
+        "r=subprocess.run(['sh','-c','cat; echo changed >>/proc/self/fd/0'],stdin=open('{path}'),capture_output=True,text=True)
+print(r.stdout)
+f=open('{path}'); os.set_inheritable(f.fileno(),True)
+r=subprocess.run(['sh','-c','echo changed >>/proc/self/fd/%d'%f.fileno()],close_fds=False,capture_output=True,text=True)
+print(r.returncode!=0)"
+    ));
+    assert_eq!(out.good(), "kept\n\nTrue");
+    assert_eq!(std::fs::read_to_string(&path).expect("a file"), "kept\n");
+}
+
+fn a_directory_descriptor_does_not_cross(world: &World) {
+    secret(world);
+    let dir = world.path("cli");
+    let out = world.python(&format!(
+        "for flags in (os.O_RDONLY,os.O_PATH):
+    fd=os.open('{0}',flags)
+    for how in (dict(pass_fds=[fd]),dict(stdin=fd)):
+        r=subprocess.run(['sh','-c','cat /proc/self/fd/%d/secret; ls /proc/self/fd/0/'%fd],capture_output=True,text=True,**how)
+        print(r.returncode!=0, r.stdout)
+r=subprocess.run(['sh','-c','ls /proc/self/fd/0/; ls /proc/self/fd/'],stdin=os.open('.',os.O_RDONLY),capture_output=True,text=True)
+print(r.stdout.split())",
+        dir.display()
+    ));
+    assert_eq!(out.good(), "True \nTrue \nTrue \nTrue \n['0', '1', '2', '3']");
+}
+
+fn files_outside_are_copied(world: &World) {
+    let log = world.path("cli2");
+    std::fs::create_dir_all(&log).expect("a directory");
+    let script = format!(
+        "import os,subprocess
+f=open('{0}/log','w+')
+r=subprocess.run(['sh','-c','echo one; echo two >&2; (sleep 0.3; echo late) & echo three'],stdout=f,stderr=f)
+print(open('{0}/log').read().split())
+gone=open('gone','w+'); os.unlink('gone')
+subprocess.run(['sh','-c','echo x'],stdout=gone)
+gone.seek(0); print(gone.read())
+open('in','w').write('text'); i=open('in'); os.unlink('in')
+print(subprocess.run(['cat'],stdin=i,capture_output=True,text=True).stdout)
+i=open('{0}/log'); r=subprocess.run(['head','-c','3'],stdin=i,capture_output=True,text=True); print(r.stdout)",
+        log.display()
+    );
+    let mut config = world.config("/usr/bin/python3", &["-c", &script]);
+    config.fence.write.push(log);
+    // what was written before the end is there at the end, in its order
+    assert_eq!(Session::start(&config).end(b"").good(), "['one', 'two', 'three']\nx\n\ntext\none");
+}
+
+fn devices_and_named_sockets_stay(world: &World) {
+    let out = world.python(
+        "print(subprocess.run('head -c 10 | wc -c',shell=True,stdin=open('/dev/zero'),capture_output=True,text=True).stdout.strip())
+l=socket.socket(socket.AF_UNIX); l.bind('named'); l.listen()
+c=socket.socket(socket.AF_UNIX); c.connect('named'); a,_=l.accept()
+t=socket.socket(); m=os.memfd_create('m'); e=__import__('select').epoll()
+for s in (l,c,a,t,m,e):
+    n=s if isinstance(s,int) else s.fileno()
+    r=subprocess.run(['sh','-c','test -e /proc/self/fd/%d'%n],pass_fds=[n]); print(r.returncode)
+for s in (c,a,t):
+    print(subprocess.run(['sh','-c','readlink /proc/self/fd/0'],stdin=s,capture_output=True,text=True).stdout.strip())",
+    );
+    assert_eq!(out.good(), "0\n1\n1\n1\n1\n1\n1\n/dev/null\n/dev/null\n/dev/null");
+}
+
+fn the_clis_own_input_cannot_be_written(world: &World) {
+    // whoever could write it would speak for the user
+    let script = "import subprocess,sys
+r=subprocess.run(['sh','-c','echo injected >/proc/self/fd/0'])
+print(sys.stdin.read())";
+    let out = Session::start(&world.config("/usr/bin/python3", &["-c", script])).end(b"").good();
+    assert!(!out.contains("injected"), "{out}");
+}
+
+fn sockets_of_the_tree_pass(world: &World) {
+    let out = world.python(
+        "a,b=socket.socketpair()
+p=subprocess.Popen(['sh','-c','read x; echo got $x; readlink /proc/self/fd/0 | cut -c1-6'],stdin=b,stdout=b); b.close()
+a.sendall(b'word\\n'); p.wait(); print(a.makefile().read())",
+    );
+    assert_eq!(out.good(), "got word\nsocket");
+}
+
+fn terminals_of_the_tree_pass(world: &World) {
+    let out = world.python(
+        r#"import pty,fcntl,termios,struct
+def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
+def read_until(fd,what):
+    got=b''
+    while what not in got:
+        part=os.read(fd,4096)
+        got+=part
+    return got
+pid,fd=pty.fork()
+if pid==0:
+    time.sleep(0.2)
+    os.execvp('bash',['bash','--norc','--noprofile','-i'])
+size(fd,30,90)
+os.write(fd,b"PS1=; test -t 0 && test -t 1 && echo is'a'tty; hostname; stty size; echo into >/dev/tty; tty; echo e'n'd1\n")
+got=read_until(fd,b'end1')
+print(b'isatty' in got, b'thebox' in got, b'30 90' in got, b'into' in got)
+size(fd,31,91)
+os.write(fd,b"stty size; echo e'n'd2\n"); print(b'31 91' in read_until(fd,b'end2'))
+os.write(fd,b"echo st'a'rt; sleep 100; echo st=$?\n"); read_until(fd,b'start'); time.sleep(0.3)
+os.write(fd,b'\x03'); os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in read_until(fd,b'end3'))
+os.write(fd,b"sleep 100\n"); time.sleep(0.3); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill %1; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
+os.write(fd,b'exit 9\n'); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"#,
+    );
+    assert_eq!(out.good(), "True True True True\nTrue\nTrue\nTrue\n9");
+}
+
+fn the_cli_is_fenced(world: &World) {
+    let home = world.path("home");
+    std::fs::write(home.join("key"), "key").expect("a file");
+    let _ = std::os::unix::fs::symlink(&home, world.work("outlink"));
+    let outside = std::process::id();
+    let out = world.python(&format!(
+        "def t(f):
+    try: f(); print('done')
+    except OSError as e: print(e.errno)
+t(lambda: open('{0}/new','w'))
+t(lambda: open('{0}/key'))
+t(lambda: open('outlink/new','w'))
+t(lambda: open('outlink/key'))
+t(lambda: os.link('{0}/key','stolen'))
+t(lambda: open('/tmp/hmz-outside','w'))
+t(lambda: open('/proc/{outside}/environ').read())
+t(lambda: os.kill({outside},0))
+t(lambda: open('inside','w'))
+t(lambda: open(os.environ['TMPDIR']+'/x','w'))
+t(lambda: open('/dev/null','w'))",
+        home.display()
+    ));
+    assert_eq!(out.good(), "13\n13\n13\n13\n18\n13\n13\n1\ndone\ndone\ndone");
+    assert!(!home.join("new").exists());
+}
+
+fn the_box_is_fenced(world: &World) {
+    let out = world.python(
+        "for f in ('/etc/x','/root/x','/usr/local/bin/x','/tmp/x','/var/tmp/x','here',os.environ['TMPDIR']+'/y','/dev/null'):
+    print(subprocess.run(['sh','-c','echo x >'+f],stderr=subprocess.DEVNULL).returncode)",
+    );
+    assert_eq!(out.good(), "2\n2\n2\n0\n0\n0\n0\n0");
+}
+
+fn a_setuid_program_gains_nothing(world: &World) {
+    let out = world.python(
+        "print(subprocess.run('cp $(command -v id) /tmp/sid; chmod 4755 /tmp/sid; '
+ 'python3 -c \"import os; os.setuid(1234); os.execv(\\'/tmp/sid\\',[\\'id\\',\\'-u\\'])\"',shell=True,capture_output=True,text=True))",
+    );
+    let out = out.good();
+    assert!(out.contains("stdout='1234\\n'"), "{out}");
+}
+
+fn the_scratch_directory_is_made(world: &World) {
+    use std::os::unix::fs::MetadataExt;
+    let mut config = world.config("/usr/bin/python3", &["-c", "print(1)"]);
+    let wanted = format!("{}/session/deep", world.place.scratch);
+    config.env.insert("TMPDIR".into(), wanted.clone());
+    assert_eq!(Session::start(&config).end(b"").good(), "1");
+    assert_eq!(std::fs::metadata(&wanted).expect("a directory").mode() & 0o777, 0o700);
+    // a link that was planted there is not followed
+    let planted = format!("{}/planted", world.place.scratch);
+    std::os::unix::fs::symlink(world.path("home"), &planted).expect("a link");
+    config.env.insert("TMPDIR".into(), format!("{planted}/x"));
+    let ended = Session::start(&config).end(b"");
+    assert!(!ended.status.success() && ended.out.is_empty(), "{ended:?}");
+    assert!(!world.path("home/x").exists());
+}

@@ -1,0 +1,48 @@
+//! Whole runs: a real container whose first process is the guest, a runner, supervised agents.
+//!
+//! This one program is the tests, and every process of a run: the runner, the supervisor, the script agent and the guest.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
+
+#[path = "../../../../tests/provider/mod.rs"]
+mod provider;
+
+mod claude;
+mod script;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// A test and its name.
+type Test = (&'static str, fn(&world::World));
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("supervisor") => return hmz_anchor::main(),
+        Some("guest") => return hmz_guest::main(args),
+        Some("runner") => return hmz_flows::runner::main(std::env::current_exe().unwrap().canonicalize().unwrap()),
+        Some(hmz_agents::script::VERB) => return hmz_agents::script::main(args),
+        _ => {}
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let tests: Vec<Test> = [script::TESTS, claude::TESTS].concat();
+    let chosen: Vec<Test> =
+        tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()))).collect();
+    if std::env::args().any(|a| a == "--list") {
+        for (name, _) in chosen {
+            println!("{name}: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = Vec::new();
+    for (name, test) in &chosen {
+        let good = catch_unwind(AssertUnwindSafe(|| test(&world::World::new()))).is_ok();
+        println!("test {name} ... {}", if good { "ok" } else { "FAILED" });
+        if !good {
+            failed.push(*name);
+        }
+    }
+    println!("\ntest result: {} passed; {} failed {failed:?}", chosen.len() - failed.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

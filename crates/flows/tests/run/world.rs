@@ -1,0 +1,263 @@
+//! A box of its own, and runs in it.
+
+use hmz_api::journal::{Event, Outcome, Record};
+use hmz_api::kinds::{Budget, FlowSpec, RunParams};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Against hanging only.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+pub struct World {
+    pub place: BoxAddress,
+    pub container: String,
+    dir: tempfile::TempDir,
+}
+
+pub fn docker(args: &[&str]) -> String {
+    let out = Command::new("docker").args(args).output().expect("docker runs");
+    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text").trim().to_owned()
+}
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("hmz-flows-").tempdir_in("/var/tmp").expect("a directory");
+        let sub = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).expect("a directory");
+            path.to_str().expect("text").to_owned()
+        };
+        let (workdir, scratch, run) = (sub("work"), sub("scratch"), sub("run"));
+        for name in ["home", "epic"] {
+            sub(name);
+        }
+        let exe = std::env::current_exe().expect("our path");
+        let mount = |from: &str, to: &str| format!("{from}:{to}");
+        let name = format!("hmz-test-flows-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
+        let container = docker(&[
+            "run",
+            "-d",
+            "--name",
+            &name,
+            "--label",
+            "hmz-test=flows",
+            "--security-opt",
+            "no-new-privileges",
+            "--hostname",
+            "thebox",
+            "-e",
+            "HOME=/tmp",
+            "-e",
+            "USER=worker",
+            "-v",
+            &mount(&workdir, &workdir),
+            "-v",
+            &mount(&scratch, &scratch),
+            "-v",
+            &mount(&run, "/.hmz/run"),
+            "-v",
+            &format!("{}:/.hmz/hmz:ro", exe.display()),
+            "--entrypoint",
+            "/.hmz/hmz",
+            "python:3.12-slim",
+            "guest",
+            "--socket",
+            "/.hmz/run/g.sock",
+            "--lease",
+            "60",
+        ]);
+        let socket = format!("{run}/g.sock");
+        let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
+        let place = BoxAddress { environment: "box".into(), used: "docker:here".into(), socket, pid, workdir, scratch };
+        let world = Self { place, container, dir };
+        eventually("the guest's socket", || Path::new(&world.place.socket).exists());
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn work(&self, name: &str) -> PathBuf {
+        Path::new(&self.place.workdir).join(name)
+    }
+
+    /// Writes a list of steps and gives its path.
+    pub fn steps(&self, text: &str) -> PathBuf {
+        let path = self.path("steps.yaml");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A launch of a flow written as its `spec`, with `agent` in every agent role.
+    pub fn launch(&self, spec: &str, agent: &str) -> RunLaunch {
+        let text = format!("apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: tried}}\nspec:\n{spec}");
+        let context = hmz_manifest::Context::new("/", None);
+        let read = hmz_manifest::read(&text, "flow", &context).unwrap_or_else(|e| panic!("{e:?}"));
+        let Some(hmz_api::AnyResource::Flow(flow)) = read.into_iter().next() else { panic!("no flow") };
+        let flow: FlowSpec = flow.spec;
+        let env = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME", self.path("home").display().to_string()),
+            ("LANG", "C.UTF-8".to_owned()),
+            ("HMZ_CANARY", "CANARY".to_owned()),
+        ];
+        RunLaunch {
+            name: "a-run".into(),
+            uid: uuid::Uuid::new_v4(),
+            flow_name: "tried".into(),
+            task: "do it".into(),
+            agents: flow.agents.keys().map(|role| (role.clone(), agent.parse().unwrap())).collect(),
+            boxes: flow.environments.keys().map(|role| (role.clone(), self.place.clone())).collect(),
+            flow,
+            params: RunParams { budget: Budget::default(), own: serde_json::Map::new() },
+            epic: self.path("epic").display().to_string(),
+            caller: CallerContext {
+                cwd: self.path("").display().to_string(),
+                env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                docker_endpoint: None,
+            },
+        }
+    }
+
+    /// Starts a runner.
+    pub fn start(&self, launch: &RunLaunch) -> Running {
+        let exe = std::env::current_exe().unwrap();
+        let mut command = Command::new(exe);
+        command.arg("runner").env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = serde_json::to_vec(launch).unwrap();
+        line.push(b'\n');
+        child.stdin.as_mut().unwrap().write_all(&line).unwrap();
+        Running { child, journal: self.path("epic").join("epic.jsonl") }
+    }
+
+    /// Runs a launch to its end.
+    pub fn run(&self, launch: &RunLaunch) -> Ended {
+        self.start(launch).end()
+    }
+
+    /// Processes here whose environment or arguments name this world, apart from this one.
+    pub fn here(&self) -> Vec<String> {
+        let dir = self.dir.path().display().to_string();
+        let mut found = Vec::new();
+        for process in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+            // those of the box are seen here too, in a pid namespace of their own
+            let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+            if pid == std::process::id() || namespace(&pid.to_string()) != namespace("self") {
+                continue;
+            }
+            let read = |name: &str| std::fs::read(process.path().join(name)).unwrap_or_default();
+            let args = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            let environ = String::from_utf8_lossy(&read("environ")).into_owned();
+            let cwd = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
+            if environ.contains(&dir) || args.contains(&dir) || cwd.starts_with(self.dir.path()) {
+                found.push(format!("{pid} {args}"));
+            }
+        }
+        found
+    }
+
+    /// Processes in the box besides the guest's own.
+    pub fn in_box(&self) -> Vec<String> {
+        let top = docker(&["top", &self.container, "-eo", "pid,args"]);
+        top.lines().skip(1).filter(|l| !l.contains("/.hmz/hmz")).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        docker(&["rm", "-f", &self.container]);
+    }
+}
+
+/// A runner at work.
+pub struct Running {
+    pub child: Child,
+    journal: PathBuf,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub records: Vec<Record>,
+    pub err: String,
+}
+
+impl Running {
+    pub fn records(&self) -> Vec<Record> {
+        hmz_flows::journal::read(&self.journal).map(Iterator::collect).unwrap_or_default()
+    }
+
+    /// Waits until an event is there.
+    pub fn until(&self, what: &str, is: impl Fn(&Event) -> bool) {
+        eventually(what, || self.records().iter().any(|record| is(&record.event)));
+    }
+
+    pub fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ended {
+        drop(self.child.stdin.take());
+        let mut status = None;
+        eventually("the runner's end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let mut err = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        Ended { status: status.unwrap(), records: self.records(), err }
+    }
+}
+
+impl Ended {
+    pub fn events(&self) -> Vec<&Event> {
+        self.records.iter().map(|record| &record.event).collect()
+    }
+
+    /// The outcome and the message, once it is sure that the runner ended well and said so last.
+    #[track_caller]
+    pub fn outcome(&self) -> (Outcome, &str) {
+        assert!(self.status.success(), "{self:?}");
+        match self.records.last().map(|record| &record.event) {
+            Some(Event::Ended { outcome, message }) => (*outcome, message),
+            _ => panic!("no end: {self:?}"),
+        }
+    }
+
+    /// `Tool(about)` and what each answered.
+    pub fn tools(&self) -> Vec<String> {
+        let said = |event: &&Event| match event {
+            Event::Tool { name, about } => Some(format!("{name}({about})")),
+            Event::ToolResult { is_error, text } => Some(format!("{}{text}", if *is_error { "! " } else { "= " })),
+            _ => None,
+        };
+        self.events().iter().filter_map(said).collect()
+    }
+
+    pub fn answers(&self) -> Vec<&str> {
+        self.events()
+            .into_iter()
+            .filter_map(|e| if let Event::Ends { answer, .. } = e { Some(answer.as_str()) } else { None })
+            .collect()
+    }
+}
