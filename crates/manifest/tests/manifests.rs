@@ -193,7 +193,7 @@ spec:
     a: {runtime: docker/here, workdir: ./p}
     b: docker@here/~/p
     c: docker@here/abs/../p
-    d: docker
+    d: docker@x
     e: {runtime: docker, workdir: ~/q}
 ";
     let AnyResource::Run(run) = &good(text)[0] else { panic!("a run") };
