@@ -117,20 +117,18 @@ fn free<T: Copy>(
     }
 }
 
-/// An amount of memory in one short word: exact when it has a unit, else in whole or tenths of the largest.
+/// An amount of memory in one short word: exact when it is whole in M or more, else whole G (or M, K under one) rounded
+/// down, as `2015G`.
 pub fn memory(amount: Memory) -> String {
-    let exact = amount.to_string();
-    if exact.len() <= 6 {
-        return exact;
+    let bytes = amount.bytes();
+    let whole = |shift: u32| bytes >> shift > 0;
+    if bytes.is_multiple_of(1 << 20) && whole(20) {
+        return amount.to_string();
     }
-    for (unit, shift) in [("P", 50u32), ("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
-        let n = amount.bytes() as f64 / (1u64 << shift) as f64;
-        if n >= 1.0 {
-            let text = format!("{n:.1}");
-            return format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text));
-        }
+    match [("G", 30), ("M", 20), ("K", 10)].into_iter().find(|(_, shift)| whole(*shift)) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
     }
-    exact
 }
 
 /// CPUs free of all, `2/4`.

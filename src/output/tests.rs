@@ -290,8 +290,10 @@ fn a_run_as_json() {
 #[test]
 fn the_answer_goes_to_stdout_once() {
     let ends = |text: &str| by("coder", Event::Ends { seconds: 1.0, answer: text.into() });
-    assert_eq!(answer(&ends("Fixed."), false).as_deref(), Some("Fixed.\n"));
-    assert_eq!(answer(&ends("Fixed."), true), None);
-    assert_eq!(answer(&ends(""), false), None);
-    assert_eq!(answer(&by("coder", Event::Begins), false), None);
+    assert_eq!(answer(&ends("Fixed."), false, true).as_deref(), Some("Fixed.\n"));
+    assert_eq!(answer(&ends("Fixed."), true, true), None);
+    assert_eq!(answer(&ends(""), false, false), None);
+    assert_eq!(answer(&by("coder", Event::Begins), false, false), None);
+    assert_eq!(answer(&ends("\x1b[2J"), false, false).as_deref(), Some("\x1b[2J\n"));
+    assert_eq!(answer(&ends("\x1b[2J"), true, false).as_deref(), Some("␛[2J\n"));
 }

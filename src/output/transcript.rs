@@ -140,10 +140,14 @@ fn joined(head: &str, parts: &[String]) -> String {
 }
 
 /// What `hmz exec` writes to stdout for a record: a turn's answer and a newline. Nothing when the answer is empty, or when
-/// the transcript has just shown it on the same terminal.
-pub fn answer(record: &Record, both_are_terminals: bool) -> Option<String> {
+/// the transcript has just shown it on the same terminal. A terminal gets it neutralised, anything else word for word.
+pub fn answer(record: &Record, stdout_is_terminal: bool, stderr_is_terminal: bool) -> Option<String> {
+    let shown_already = stdout_is_terminal && stderr_is_terminal;
     match &record.event {
-        Event::Ends { answer, .. } if !answer.is_empty() && !both_are_terminals => Some(format!("{answer}\n")),
+        Event::Ends { answer, .. } if !answer.is_empty() && !shown_already => {
+            let answer = if stdout_is_terminal { clean(answer) } else { answer.clone() };
+            Some(format!("{answer}\n"))
+        }
         _ => None,
     }
 }

@@ -2,7 +2,8 @@
 #![cfg(test)]
 
 use hmz_api::AnyResource;
-use hmz_manifest::{Context, read, to_yaml};
+use hmz_manifest::{Context, read, to_yaml, to_yaml_all};
+use proptest::prelude::*;
 use std::fmt::Write as _;
 
 fn context() -> Context {
@@ -193,7 +194,7 @@ spec:
     a: {runtime: docker/here, workdir: ./p}
     b: docker@here/~/p
     c: docker@here/abs/../p
-    d: docker
+    d: docker@x
     e: {runtime: docker, workdir: ~/q}
 ";
     let AnyResource::Run(run) = &good(text)[0] else { panic!("a run") };
@@ -356,4 +357,89 @@ fn an_alias_bomb_costs_nothing() {
     let nested = format!("a: {}{}", "[".repeat(2000), "]".repeat(2000));
     assert!(read(&nested, "x", &context()).is_err());
     assert!(bad("a: &a {b: *a}\n").contains("alias"));
+}
+
+/// A resource of each kind as the store holds it, its status included.
+fn observed() -> Vec<AnyResource> {
+    let conditions = serde_json::json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": "a: b # c",
+        "observedGeneration": 3, "lastTransitionTime": "2023-11-14T22:13:20.123456789Z"}]);
+    let metadata = |name: &str| {
+        serde_json::json!({"name": name, "uid": "6f2d9c1e-0000-4000-8000-000000000001", "generation": 3, "resourceVersion": 12,
+            "labels": {"a": "1", "b": "yes"}, "creationTimestamp": "2023-11-14T22:13:20Z", "finalizers": ["hmz/box"],
+            "ownerReferences": [{"kind": "Run", "name": "r", "uid": "6f2d9c1e-0000-4000-8000-000000000002"}]})
+    };
+    let of = |kind: &str, name: &str, spec: serde_json::Value, status: serde_json::Value| {
+        let value =
+            serde_json::json!({"apiVersion": "hmz/v1", "kind": kind, "metadata": metadata(name), "spec": spec, "status": status});
+        serde_json::from_value::<AnyResource>(value).unwrap()
+    };
+    vec![
+        of(
+            "Environment",
+            "box",
+            serde_json::json!({"runtime": "docker", "cpus": 0.5, "memory": 1000, "restart": "always"}),
+            serde_json::json!({"conditions": conditions, "incarnation": 2, "used": "docker:here", "container_id": "0123456",
+                "pid": 42, "share": {"cpus": 0.5, "gpus": ["0", "1"]}, "lease_seconds": 120, "started_at": "2023-11-14T22:13:20Z"}),
+        ),
+        of(
+            "Runtime",
+            "docker:here",
+            serde_json::json!({"endpoint": "unix:///run/d.sock", "harness": "docker:spare", "lease": "1m30s"}),
+            serde_json::json!({"conditions": conditions, "source": "settings", "held_cpus": 1.25, "containers": 0,
+                "holders": [{"name": "n", "host": "h", "role": "r", "memory": "8G"}]}),
+        ),
+        of(
+            "Run",
+            "r",
+            serde_json::json!({"flow": "f", "task": "t\n", "environments": {"a": {"runtime": "docker:x", "workdir": "/p"}, "b": "docker@x/~/q"},
+                "admission": "refuse", "wait_for": "1h", "params": {"n": 1.5, "list": [1, null, "x"], "deep": {"a": true}}}),
+            serde_json::json!({"conditions": conditions, "environments": {"a": {"environment": "r-a", "used": "docker:x"}}, "runner": "12:345"}),
+        ),
+        of(
+            "Flow",
+            "f",
+            serde_json::json!({"steps": [{"exec": {"environment": "a", "command": ["a b", "1"], "allow_failure": true, "id": "x"}}],
+                "environments": {"a": {"memory": "8G"}, "b": {}}}),
+            serde_json::json!({"source": "builtin"}),
+        ),
+    ]
+}
+
+#[test]
+fn what_the_store_holds_reads_back_equal() {
+    let mut expected = observed();
+    let text = to_yaml_all(&expected).unwrap();
+    // reading makes `~` absolute, and that is all it does
+    if let AnyResource::Run(run) = &mut expected[2] {
+        run.spec.environments.insert("b".into(), serde_json::from_str("\"docker@x/home/me/q\"").unwrap());
+    }
+    assert_eq!(good(&text), expected, "{text}");
+    assert_eq!(good(&to_yaml_all(&expected).unwrap()), expected);
+}
+
+proptest! {
+    #[test]
+    fn any_text_survives(task: String, label: String, param: String, number in proptest::num::f64::NORMAL, whole: i64) {
+        let mut resources = observed();
+        let AnyResource::Run(run) = &mut resources[2] else { panic!("a run") };
+        run.spec.environments.remove("b");
+        run.spec.task = task;
+        run.metadata.labels.insert(label.clone(), label);
+        run.spec.params.own.insert("text".into(), param.clone().into());
+        run.spec.params.own.insert("list".into(), serde_json::json!([param, number, whole, {"x": param}]));
+        let yaml = to_yaml(&resources[2]).unwrap();
+        prop_assert_eq!(good(&yaml), vec![resources[2].clone()], "{}", yaml);
+    }
+
+    #[test]
+    fn no_text_panics_and_every_fault_has_a_place(text in "([ \t]{0,4}[-?:&*!|>%@`{}\\[\\],'\"#a-z~0-9<.\u{a0}]{0,8}[\r\n]{0,2}){0,12}") {
+        for text in [text.clone(), format!("apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  {text}")] {
+            for report in read(&text, "x", &context()).err().unwrap_or_default() {
+                prop_assert!(report.line >= 1 && report.column >= 1, "{}", report);
+                let lines = text.replace("\r\n", "\n").replace('\r', "\n").lines().count();
+                prop_assert!(report.line <= lines.max(1), "{:?} {}", text, report);
+            }
+            let _ = hmz_manifest::settings::read(&text, "x", &context());
+        }
+    }
 }
