@@ -7,6 +7,7 @@ mod api;
 mod capacity;
 mod container;
 mod credentials;
+mod empty_image;
 mod endpoint;
 mod image;
 mod labels;

@@ -7,7 +7,7 @@
 use super::api::{Answer, Fault, encoded};
 use super::labels::{self, Listed};
 use super::session::Session;
-use super::{capacity, names};
+use super::{capacity, empty_image, names};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, Purpose, Want};
 use hmz_api::kinds::Share;
@@ -172,7 +172,7 @@ async fn create_hold(
     }
 }
 
-/// Creates a container that is never started, from the empty image, which is imported when it is missing.
+/// Creates a container that is never started, from the empty image, which is brought when it is missing.
 async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>) -> Result<Answer, Fault> {
     let body = json!({
         "Image": format!("{}:{}", names::EMPTY_IMAGE, names::EMPTY_TAG),
@@ -184,10 +184,16 @@ async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Val
     let path = format!("/containers/create?name={}", encoded(name));
     match session.api.post(&path, Some(&body)).await {
         Err(fault) if fault.status() == Some(404) => {
-            // two blocks of zeroes are an empty tar
-            let import = format!("/images/create?fromSrc=-&repo={}&tag={}", names::EMPTY_IMAGE, names::EMPTY_TAG);
-            session.api.post_tar(&import, Bytes::from_static(&[0; 1024])).await?;
-            session.api.post(&path, Some(&body)).await
+            session.api.post_tar("/images/load?quiet=1", Bytes::from(empty_image::archive())).await?;
+            match session.api.post(&path, Some(&body)).await {
+                // a daemon that takes no image without a layer imports an empty tar: two blocks of zeroes
+                Err(fault) if fault.status() == Some(404) => {
+                    let import = format!("/images/create?fromSrc=-&repo={}&tag={}", names::EMPTY_IMAGE, names::EMPTY_TAG);
+                    session.api.post_tar(&import, Bytes::from_static(&[0; 1024])).await?;
+                    session.api.post(&path, Some(&body)).await
+                }
+                other => other,
+            }
         }
         other => other,
     }
