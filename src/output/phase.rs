@@ -67,7 +67,8 @@ mod tests {
     #[test]
     fn each_phase_has_its_conditions() {
         use ConditionStatus::{False, True};
-        let cases: [(&str, &[(&str, ConditionStatus, &str)]); 10] = [
+        type Set = (&'static str, ConditionStatus, &'static str);
+        let cases: [(&str, &[Set]); 10] = [
             ("Pending", &[]),
             ("Pending", &[(c::ACCEPTED, True, "Accepted")]),
             ("Waiting", &[(c::ACCEPTED, True, "Accepted"), (c::ENVIRONMENTS_READY, False, "Waiting")]),
