@@ -14,6 +14,8 @@ pub const TESTS: &[Test] = &[
     ("the_cli_is_fenced", the_cli_is_fenced),
     ("the_box_is_fenced", the_box_is_fenced),
     ("a_setuid_program_gains_nothing", a_setuid_program_gains_nothing),
+    ("a_plain_user_needs_nothing", a_plain_user_needs_nothing),
+    ("a_second_listener_is_refused", a_second_listener_is_refused),
     ("the_scratch_directory_is_made", the_scratch_directory_is_made),
 ];
 
@@ -192,4 +194,33 @@ fn the_scratch_directory_is_made(world: &World) {
     let ended = Session::start(&config).end(b"");
     assert!(!ended.status.success() && ended.out.is_empty(), "{ended:?}");
     assert!(!world.path("home/x").exists());
+}
+
+fn a_plain_user_needs_nothing(_: &World) {
+    let world = World::new(2345);
+    let out = world.python(
+        "import ctypes
+print(os.getuid(), ctypes.CDLL(None).prctl(4,0,0,0,0))
+print(subprocess.run('hostname; id -u; echo x >made',shell=True,capture_output=True,text=True).stdout.split(), os.stat('made').st_uid)
+print(set(p.wait() for p in [subprocess.Popen(['sh','-c','exit 3']) for _ in range(20)]))
+try: open('/var/tmp/x','w')
+except OSError as e: print(e.errno)",
+    );
+    assert_eq!(out.good(), "2345 0\n['thebox', '2345'] 2345\n{3}\n13");
+}
+
+fn a_second_listener_is_refused(world: &World) {
+    // a supervisor as the CLI: what has a listener cannot be given another, and says so before anything runs
+    let inner = world.config("/usr/bin/python3", &["-c", "open('inner','w')"]);
+    let frame = world.work("frame");
+    std::fs::write(&frame, inner.frame().expect("a frame")).expect("a file");
+    let exe = world.exe.to_str().expect("text");
+    let script = "import subprocess,os,sys
+r,w=os.pipe(); os.dup2(r,3); os.set_inheritable(3,True)
+print(subprocess.run([sys.argv[1],'supervisor'],stdin=open('frame'),pass_fds=[3],capture_output=True,text=True))";
+    let mut config = world.config("/usr/bin/python3", &["-c", script, exe]);
+    config.policy.own.push(exe.into());
+    let out = Session::start(&config).end(b"").good();
+    assert!(out.contains("returncode=2") && out.contains("no seccomp listener"), "{out}");
+    assert!(!world.work("inner").exists());
 }
