@@ -1,6 +1,6 @@
 //! A command starts as it was asked for, and its end is told exactly.
 
-use crate::harness::{Boxed, How, event, errno, piped, prints, run, sh, words};
+use crate::harness::{Boxed, How, errno, event, piped, prints, run, sh, words};
 use hmz_wire::{Bytes, CommandEvent, Status};
 use std::io::Read;
 
@@ -49,7 +49,10 @@ fn the_reason_for_a_failed_start_is_the_kernels() {
     assert_eq!(errno(&client, elsewhere), libc::ENOENT);
     let large = "x".repeat(200 << 10);
     assert_eq!(errno(&client, words(&["true", &large])), libc::E2BIG);
-    assert_eq!(prints(&client, sh("printf 'echo plain' >/tmp/s; chmod +x /tmp/s; printf '#!/no/such\n' >/tmp/t; chmod +x /tmp/t")), "");
+    assert_eq!(
+        prints(&client, sh("printf 'echo plain' >/tmp/s; chmod +x /tmp/s; printf '#!/no/such\n' >/tmp/t; chmod +x /tmp/t")),
+        ""
+    );
     assert_eq!(errno(&client, words(&["/tmp/s"])), libc::ENOEXEC);
     assert_eq!(errno(&client, words(&["/tmp/t"])), libc::ENOENT);
     let mut zero = sh("true");
@@ -176,5 +179,8 @@ fn what_a_command_costs() {
         t.sort_unstable();
         t[t.len() / 2]
     });
-    println!("spawn + wait of busybox true, median of 300: guest {guest:?}, native {native:?}, ratio {:.2}", guest.as_secs_f64() / native.as_secs_f64());
+    println!(
+        "spawn + wait of busybox true, median of 300: guest {guest:?}, native {native:?}, ratio {:.2}",
+        guest.as_secs_f64() / native.as_secs_f64()
+    );
 }
