@@ -157,19 +157,20 @@ pub struct Transcript {
     lines: transcript::Transcript,
     json: bool,
     exec: bool,
-    both: bool,
+    out: bool,
+    err: bool,
 }
 
 impl Transcript {
     /// All of it to stdout: there it is the answer.
     pub fn of_logs(json: bool) -> Self {
-        Self { lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())), json, exec: false, both: true }
+        Self { lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())), json, exec: false, out: true, err: true }
     }
 
     /// The transcript to stderr, each turn's answer to stdout; with `json` events to stdout.
     pub fn of_exec(json: bool) -> Self {
         let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
-        Self { lines: transcript::Transcript::new(style(err)), json, exec: true, both: out && err }
+        Self { lines: transcript::Transcript::new(style(err)), json, exec: true, out, err }
     }
 
     /// Shows one record, past the progress line if there is one.
@@ -184,7 +185,7 @@ impl Transcript {
         let write = || {
             if self.exec {
                 print_err(&text);
-                if let Some(text) = answer(entry, self.both) {
+                if let Some(text) = answer(entry, self.out, self.err) {
                     print(&text);
                 }
             } else {

@@ -38,13 +38,10 @@ impl RunnerProcesses {
     pub async fn start(&self, launch: &RunLaunch) -> Result<String, Error> {
         let epic = Path::new(&launch.epic);
         let failed = |e: std::io::Error| Error::failed(format!("could not start the run's runner: {e}"));
-        let note = epic.join("runner");
-        if let Ok(id) = std::fs::read_to_string(&note)
-            && let Ok(id) = id.trim().parse::<ProcessId>()
-            && (id.is_alive() || epic.join("epic.jsonl").exists())
-        {
-            return Ok(id.to_string());
+        if let Some(id) = self.find(&launch.epic) {
+            return Ok(id);
         }
+        let note = epic.join("runner");
         let log = std::fs::File::options().create(true).append(true).open(epic.join("runner.log")).map_err(failed)?;
         let mut command = tokio::process::Command::new(&self.executable);
         command
@@ -78,6 +75,13 @@ impl RunnerProcesses {
             let _ = ended.send(name);
         });
         Ok(id.to_string())
+    }
+
+    /// The runner that was started for this epic and has read its launch, or still may.
+    pub fn find(&self, epic: &str) -> Option<String> {
+        let epic = Path::new(epic);
+        let id = std::fs::read_to_string(epic.join("runner")).ok()?.trim().parse::<ProcessId>().ok()?;
+        (id.is_alive() || epic.join("epic.jsonl").exists()).then(|| id.to_string())
     }
 
     /// How a runner is.

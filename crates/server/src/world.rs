@@ -98,6 +98,10 @@ impl hmz_controllers::Runners for Runners {
         self.processes.start(&launch).await
     }
 
+    async fn find(&self, epic: &str) -> Option<String> {
+        self.processes.find(epic)
+    }
+
     async fn observe(&self, runner: &str, epic: &str) -> RunnerState {
         self.processes.observe(runner, epic)
     }

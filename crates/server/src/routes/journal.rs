@@ -65,11 +65,19 @@ async fn follow(store: Store, name: String, from: usize, mut hold: Option<Hold>,
     let mut records = Box::pin(hmz_flows::journal::follow(&file(&epic)).skip(from));
     // a runner that was killed writes no last record, so the end of the run ends the stream too
     let mut complete = Box::pin(complete(&store, &name));
+    let mut sent = from;
     loop {
         let record = tokio::select! {
-            biased;
             record = records.next() => record,
-            () = &mut complete => None,
+            () = &mut complete => {
+                // what the follower has not looked at yet is in the file: nothing is written after a run is complete
+                for record in hmz_flows::journal::read(&file(&epic)).into_iter().flatten().skip(sent) {
+                    if sender.send(record).await.is_err() {
+                        return;
+                    }
+                }
+                break;
+            }
             () = sender.closed() => return,
         };
         let Some(record) = record else { break };
@@ -77,6 +85,7 @@ async fn follow(store: Store, name: String, from: usize, mut hold: Option<Hold>,
         if sender.send(record).await.is_err() {
             return;
         }
+        sent += 1;
         if last {
             break;
         }
