@@ -71,6 +71,11 @@ impl Running {
         router::ask(&self.wake, kind, name);
     }
 
+    /// Whether they have ended: only after [`Running::drain`], or by a fault of ours.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Ends them in order: nothing new is begun, what is in hand may end for 5 s.
     pub async fn drain(self) {
         self.stop.cancel();

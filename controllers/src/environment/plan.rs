@@ -19,8 +19,10 @@ use uuid::Uuid;
 pub const DEFAULT_IMAGE: &str = "python:3.12-slim";
 /// Seconds a run's box lives without an owner when its runtime does not say.
 pub const DEFAULT_LEASE: u64 = 120;
-/// How long after a refused start the same is tried again.
+/// How long after a refused start the same is tried again, at first; half the time it has been down for later on.
 pub const REFUSED_RETRY: Duration = Duration::from_secs(60);
+/// No longer than that.
+pub const REFUSED_RETRY_MAX: Duration = Duration::from_secs(600);
 /// How long after a share was lost it is asked for again.
 pub const LOST_RETRY: Duration = Duration::from_secs(1);
 /// How often one that found no room asks again, besides when something on its daemon changed.
@@ -388,7 +390,10 @@ pub fn admission_pause(env: &Resource<Environment>, now: Timestamp) -> Option<Du
     let scheduled = env.status.conditions.get(SCHEDULED)?;
     let pause = match scheduled.reason.as_str() {
         outcome::LOST => LOST_RETRY,
-        outcome::RELEASED if scheduled.observed_generation >= env.metadata.generation => REFUSED_RETRY,
+        outcome::RELEASED if scheduled.observed_generation >= env.metadata.generation => {
+            let down = env.status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
+            (down / 2).clamp(REFUSED_RETRY, REFUSED_RETRY_MAX)
+        }
         _ => return None,
     };
     remaining(scheduled.last_transition_time, pause, now)
