@@ -205,7 +205,8 @@ fn bury(connections: &mut Vec<Connection>) -> Result<(), InitError> {
         }
     }
     if connections.iter().any(|c| c.dead) {
-        // what a dead spawner leaves becomes our child; a living one's tree is its own
+        // what a dead spawner leaves becomes our child; a living one's tree is its own. So do the orphans of the
+        // daemon's own exec: they cannot be told apart, and nothing may stay
         let spared: HashSet<i32> = connections.iter().filter(|c| !c.dead).map(|c| c.pid).collect();
         if !tree::kill_below(1, &spared) {
             connections.retain(|c| !c.dead);

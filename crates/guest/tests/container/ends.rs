@@ -29,7 +29,7 @@ fn the_last_end_is_told_by_itself() {
     let (command, _out) = piped(&client, sh("mkfifo /tmp/f; cat /tmp/f & setsid cat /tmp/f & kill -9 $$"));
     assert_eq!(event(&command), CommandEvent::Started);
     assert_eq!(event(&command), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), true));
-    assert_eq!(prints(&client, sh("pkill cat")), "");
+    assert_eq!(prints(&client, sh("killall cat")), "");
     assert_eq!(event(&command), CommandEvent::Empty);
 }
 
