@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and clippy does not see that this is one")]
 
 mod borders;
+mod claude;
 mod commands;
 mod ends;
 mod shell;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS].concat();
+    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
     let chosen = tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
     let chosen: Vec<Test> = chosen.collect();
     if std::env::args().any(|a| a == "--list") {
