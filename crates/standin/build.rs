@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     for flag in ["panic=abort", "opt-level=s", "relocation-model=static", "strip=symbols", "target-feature=+crt-static"] {
         command.args(["-C", flag]);
     }
-    for flag in ["-nostartfiles", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-z,norelro", "-Wl,-z,noseparate-code"]
+    for flag in
+        ["-nostartfiles", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,-z,norelro", "-Wl,-z,noseparate-code"]
     {
         command.arg("-C").arg(format!("link-arg={flag}"));
     }

@@ -43,9 +43,8 @@ fn prepare(config: &SupervisorConfig, own: &[PathBuf], ears: &mut Reader, mouth:
     } else {
         nix::unistd::setsid().map_err(AnchorError::nix("make a session"))?;
     }
-    std::env::set_current_dir(&config.cwd).map_err(|e| {
-        AnchorError::Refused(format!("the agent cannot start in {}: {e}", config.cwd.display()))
-    })?;
+    std::env::set_current_dir(&config.cwd)
+        .map_err(|e| AnchorError::Refused(format!("the agent cannot start in {}: {e}", config.cwd.display())))?;
     sys::cloexec_from(3).map_err(AnchorError::io("close descriptors"))?;
     nix::sys::prctl::set_no_new_privs().map_err(AnchorError::nix("give up new privileges"))?;
     fence::enter(config, own)?;

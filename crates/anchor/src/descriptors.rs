@@ -160,8 +160,9 @@ fn holds_master_of(pid: i32, index: u32) -> bool {
     fds.flatten().any(|fd| {
         let is_master = std::fs::read_link(fd.path()).is_ok_and(|link| link.ends_with("ptmx"));
         is_master
-            && std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.file_name().to_string_lossy()))
-                .is_ok_and(|info| info.lines().any(|line| line.strip_prefix("tty-index:").map(str::trim) == Some(&index.to_string())))
+            && std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", fd.file_name().to_string_lossy())).is_ok_and(|info| {
+                info.lines().any(|line| line.strip_prefix("tty-index:").map(str::trim) == Some(&index.to_string()))
+            })
     })
 }
 

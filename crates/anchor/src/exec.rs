@@ -44,13 +44,7 @@ pub struct Output {
 ///
 /// # Errors
 /// When it cannot be started ([`AnchorError::Spawn`]), or the guest is gone.
-pub fn run(
-    client: &Client,
-    argv: &[Bytes],
-    cwd: &Path,
-    env: &[(String, String)],
-    limits: Limits,
-) -> Result<Output, AnchorError> {
+pub fn run(client: &Client, argv: &[Bytes], cwd: &Path, env: &[(String, String)], limits: Limits) -> Result<Output, AnchorError> {
     let Some(program) = argv.first() else {
         return Err(AnchorError::Refused("an exec step needs a program".into()));
     };

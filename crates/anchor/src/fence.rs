@@ -20,9 +20,8 @@ const NEWEST: ABI = ABI::V6;
 /// Fences this process and all that descends from it. It must have no new privileges already, and one thread.
 pub(crate) fn enter(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), AnchorError> {
     drop_capabilities()?;
-    restrict(config, own).map_err(|e| {
-        AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({e})"))
-    })
+    restrict(config, own)
+        .map_err(|e| AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({e})")))
 }
 
 fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn std::error::Error>> {

@@ -34,11 +34,11 @@ pub(crate) const PROGRAM: [sock_filter; 14] = [
     load(ARCH),
     jump(BPF_JEQ, AUDIT_ARCH_X86_64, 0, 8), // to ENOSYS
     load(NR),
-    jump(BPF_JGE, X32_BIT, 6, 0),                    // to ENOSYS
-    jump(BPF_JEQ, SYS_execve as u32, 7, 0),          // to USER_NOTIF
-    jump(BPF_JEQ, SYS_execveat as u32, 6, 0),        // to USER_NOTIF
-    jump(BPF_JEQ, SYS_io_uring_setup as u32, 3, 0),  // to ENOSYS
-    jump(BPF_JEQ, SYS_prctl as u32, 0, 5),           // else to ALLOW
+    jump(BPF_JGE, X32_BIT, 6, 0),                   // to ENOSYS
+    jump(BPF_JEQ, SYS_execve as u32, 7, 0),         // to USER_NOTIF
+    jump(BPF_JEQ, SYS_execveat as u32, 6, 0),       // to USER_NOTIF
+    jump(BPF_JEQ, SYS_io_uring_setup as u32, 3, 0), // to ENOSYS
+    jump(BPF_JEQ, SYS_prctl as u32, 0, 5),          // else to ALLOW
     load(ARG0_LOW),
     jump(BPF_JEQ, PR_SET_DUMPABLE, 1, 3), // to "done", else to ALLOW
     ret(SECCOMP_RET_ERRNO | ENOSYS as u32),

@@ -4,7 +4,7 @@
 use crate::sys::{self, Forked};
 use crate::{AnchorError, supervisor, tree};
 use hmz_wire::Status;
-use nix::sys::signal::{SigSet, Signal, SigmaskHow, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -36,6 +36,10 @@ pub(crate) fn run() -> Result<Status, AnchorError> {
     let ended = attend(&lifeline, &signals, &ours, child);
     // the supervisor sweeps when it ends well, so most often nothing is there
     tree::sweep();
+    if rustix::termios::isatty(rustix::stdio::stdin()) {
+        // the CLI was the terminal's foreground; SIGTTOU is blocked, so this asks nobody
+        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), rustix::process::getpgrp());
+    }
     ended?;
     told(&report).ok_or_else(|| AnchorError::Refused("the session was ended".into()))
 }

@@ -57,7 +57,8 @@ pub(crate) fn variable(tid: i32, envp: u64, name: &[u8], most: u64) -> Option<Ve
         if whole && (read(tid, at, &mut head).is_none() || head[name.len()] != b'=' || &head[..name.len()] != name) {
             continue;
         }
-        if let Some(value) = string(tid, at, 128 << 10).as_deref().and_then(|s| s.strip_prefix(name)).and_then(|s| s.strip_prefix(b"="))
+        if let Some(value) =
+            string(tid, at, 128 << 10).as_deref().and_then(|s| s.strip_prefix(name)).and_then(|s| s.strip_prefix(b"="))
         {
             return Some(value.to_vec());
         }

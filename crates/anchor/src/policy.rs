@@ -66,14 +66,9 @@ impl Call {
     pub(crate) fn of(n: &Notification) -> Option<Self> {
         let a = n.args;
         match i64::from(n.nr) {
-            libc::SYS_execve => Some(Self {
-                tid: n.tid,
-                dirfd: libc::AT_FDCWD,
-                path: a[0],
-                argv: a[1],
-                envp: a[2],
-                empty_path: false,
-            }),
+            libc::SYS_execve => {
+                Some(Self { tid: n.tid, dirfd: libc::AT_FDCWD, path: a[0], argv: a[1], envp: a[2], empty_path: false })
+            }
             libc::SYS_execveat => Some(Self {
                 tid: n.tid,
                 dirfd: a[0] as i32,
@@ -102,11 +97,13 @@ pub(crate) fn own_programs(config: &SupervisorConfig) -> Vec<PathBuf> {
     let mut own = vec![config.program.clone()];
     own.extend(config.policy.own.iter().cloned());
     if let Some(line) = first_line(&config.program) {
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(|w| PathBuf::from(OsStr::from_bytes(w)));
+        let mut words =
+            line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(|w| PathBuf::from(OsStr::from_bytes(w)));
         if let Some(interpreter) = words.next() {
             if interpreter.file_name() == Some(OsStr::new("env")) {
                 let path = config.env.get("PATH").map(OsString::from).unwrap_or_default();
-                let name = words.find(|w| !w.as_os_str().as_bytes().starts_with(b"-") && !w.as_os_str().as_bytes().contains(&b'='));
+                let name =
+                    words.find(|w| !w.as_os_str().as_bytes().starts_with(b"-") && !w.as_os_str().as_bytes().contains(&b'='));
                 if let Some(name) = name {
                     own.extend(std::env::split_paths(&path).map(|dir| dir.join(&name)).find(|p| p.is_file()));
                 }
@@ -130,9 +127,8 @@ impl Policy {
     /// The rules of `config`, whose own executables are `own`.
     pub(crate) fn new(config: &SupervisorConfig, own: &[PathBuf]) -> Result<Self, AnchorError> {
         let identity = |p: &PathBuf| std::fs::metadata(p).map(|m| (m.dev(), m.ino())).ok();
-        let real = |p: &str| {
-            std::fs::canonicalize(p).map_err(|e| AnchorError::Refused(format!("the directory {p} is not there: {e}")))
-        };
+        let real =
+            |p: &str| std::fs::canonicalize(p).map_err(|e| AnchorError::Refused(format!("the directory {p} is not there: {e}")));
         let shared = vec![real(&config.place.workdir)?, real(&config.place.scratch)?];
         let mut writable = shared.clone();
         writable.extend(config.fence.write.iter().filter_map(|p| std::fs::canonicalize(p).ok()));

@@ -111,11 +111,7 @@ fn input(from: &OwnedFd, to: &OwnedFd, ended: &OwnedFd) {
             return;
         }
         // an error on the pipe is reported unasked: the command's end is closed
-        let mut fds = [
-            PollFd::new(from, PollFlags::IN),
-            PollFd::new(ended, PollFlags::IN),
-            PollFd::new(to, PollFlags::empty()),
-        ];
+        let mut fds = [PollFd::new(from, PollFlags::IN), PollFd::new(ended, PollFlags::IN), PollFd::new(to, PollFlags::empty())];
         match poll(&mut fds, None) {
             Err(Errno::INTR) => continue,
             Err(_) => return,

@@ -44,7 +44,8 @@ impl Sessions {
     pub(crate) fn begin(self: &Arc<Self>, socket: UnixStream, target: Target) {
         let own = Arc::clone(self);
         // without a thread the socket closes, which the stand-in takes for our end
-        let _ = std::thread::Builder::new().name("command".into()).stack_size(256 << 10).spawn(move || own.serve(&socket, target));
+        let _ =
+            std::thread::Builder::new().name("command".into()).stack_size(256 << 10).spawn(move || own.serve(&socket, target));
     }
 
     fn serve(&self, socket: &UnixStream, target: Target) {
@@ -66,13 +67,7 @@ impl Sessions {
         }
     }
 
-    fn run(
-        &self,
-        socket: &UnixStream,
-        target: Target,
-        said: Introduction,
-        complain: &dyn Fn(&str),
-    ) -> Result<(), AnchorError> {
+    fn run(&self, socket: &UnixStream, target: Target, said: Introduction, complain: &dyn Fn(&str)) -> Result<(), AnchorError> {
         let crossing = self.borders.cross(said.fds)?;
         let spawn = Spawn {
             id: 0,

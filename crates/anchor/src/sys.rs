@@ -1,7 +1,7 @@
 //! The raw system calls: everything of this crate that the compiler cannot check.
 #![allow(unsafe_code)]
 
-use libc::{c_int, c_ulong, pid_t};
+use libc::{c_int, pid_t};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -37,16 +37,6 @@ pub(crate) fn take_fd(number: RawFd) -> Option<OwnedFd> {
     }
     // SAFETY: it is open, and callers take a number only once, at the beginning of the process.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
-}
-
-/// Closes every descriptor from `first` on.
-pub(crate) fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: close_range touches no memory. Only a forked child that is about to exec calls it, and it uses no owner of a
-    // closed number afterwards.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 /// Marks every descriptor from `first` on close-on-exec.
@@ -173,20 +163,16 @@ pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Re
 pub(crate) fn set_peek_off(socket: BorrowedFd<'_>, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads one int there.
     match unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw const value).cast(), size_of::<c_int>() as u32)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEEK_OFF,
+            (&raw const value).cast(),
+            size_of::<c_int>() as u32,
+        )
     } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
-    }
-}
-
-/// Bytes waiting in a pipe.
-pub(crate) fn waiting(pipe: BorrowedFd<'_>) -> usize {
-    let mut n: c_int = 0;
-    // SAFETY: FIONREAD writes one int there.
-    match unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD as c_ulong, &raw mut n) } {
-        -1 => 0,
-        _ => n.max(0) as usize,
     }
 }
 

@@ -51,9 +51,8 @@ pub(crate) fn parent(pid: i32) -> Option<i32> {
 pub(crate) fn sweep() {
     loop {
         kill_below();
-        match nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::__WALL)) {
-            Err(nix::errno::Errno::ECHILD) => return,
-            Ok(_) | Err(_) => {}
+        if nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::__WALL)) == Err(nix::errno::Errno::ECHILD) {
+            return;
         }
     }
 }

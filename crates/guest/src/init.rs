@@ -4,7 +4,7 @@
 //! started; a spawner that does not come to its end, or that a command killed, is killed and its tree by the first
 //! process. A peer sees the end of its connection only when nothing is left of it.
 
-use crate::session::{Reaped, reap, serve, wait_for};
+use crate::session::{Reaped, reap, wait_for};
 use crate::{sys, tree};
 use hmz_wire::peer_of;
 use nix::sys::signal::{SigSet, Signal};
@@ -66,9 +66,17 @@ struct Connection {
     dead: bool,
 }
 
-/// Listens at `socket` and works until the lease is over or it is told to end from outside. What still runs then the
-/// kernel kills with the first process.
-pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<(), InitError> {
+/// Which process it is that comes back from [`run`].
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// The first one, at its end. What still runs then the kernel kills with it.
+    First,
+    /// A new spawner, with its connection and where it tells of an owner. It holds nothing of the first process's.
+    Spawner(UnixStream, OwnedFd),
+}
+
+/// Listens at `socket` and works until the lease is over or it is told to end from outside. Returns in every spawner too.
+pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<Role, InitError> {
     if rustix::process::getpid() != rustix::process::Pid::INIT {
         return Err(InitError::NotFirst);
     }
@@ -91,11 +99,11 @@ pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<(), InitErro
         if connections.iter().any(|c| c.owner) {
             owned = now;
         } else if lease.is_some_and(|lease| now.duration_since(owned) >= lease) {
-            return Ok(());
+            return Ok(Role::First);
         }
         let events = look(&signals, &listener, &connections, wait(&connections, lease, owned, now))?;
         if events.signals && told_to_end(&signals)? {
-            return Ok(());
+            return Ok(Role::First);
         }
         for (connection, (hung_up, told)) in connections.iter_mut().zip(events.connections) {
             if hung_up {
@@ -107,8 +115,10 @@ pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<(), InitErro
             }
         }
         bury(&mut connections)?;
-        if events.asked {
-            accept(&listener, &mut connections)?;
+        if events.asked
+            && let Some((stream, tell)) = accept(&listener, &mut connections)
+        {
+            return Ok(Role::Spawner(stream, tell));
         }
     }
 }
@@ -195,7 +205,8 @@ fn bury(connections: &mut Vec<Connection>) -> Result<(), InitError> {
         }
     }
     if connections.iter().any(|c| c.dead) {
-        // what a dead spawner leaves becomes our child; a living one's tree is its own
+        // what a dead spawner leaves becomes our child; a living one's tree is its own. So do the orphans of the
+        // daemon's own exec: they cannot be told apart, and nothing may stay
         let spared: HashSet<i32> = connections.iter().filter(|c| !c.dead).map(|c| c.pid).collect();
         if !tree::kill_below(1, &spared) {
             connections.retain(|c| !c.dead);
@@ -205,7 +216,9 @@ fn bury(connections: &mut Vec<Connection>) -> Result<(), InitError> {
 }
 
 /// Takes all who wait, from outside and of our user or root; closes the others at once.
-fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) -> Result<(), InitError> {
+///
+/// In the spawner of a new connection it returns that connection.
+fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) -> Option<(UnixStream, OwnedFd)> {
     while let Ok((stream, _)) = listener.accept() {
         let own = rustix::process::geteuid().as_raw();
         let welcome = peer_of(&stream).is_ok_and(|peer| peer.pid == 0 && (peer.uid == own || peer.uid == 0));
@@ -215,18 +228,12 @@ fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) -> Result<
         let (Ok((told, tell)), Ok(socket)) = (pipe_with(PipeFlags::CLOEXEC), stream.try_clone()) else { continue };
         match sys::fork() {
             Ok(Some(pid)) => connections.push(Connection { pid, socket, told, owner: false, hung_up: None, dead: false }),
-            Ok(None) => {
-                // the others' sockets must end with their own spawners
-                connections.clear();
-                drop((socket, told));
-                // zero promises that nothing it started is left
-                std::process::exit(i32::from(serve(stream, tell).is_err()));
-            }
+            Ok(None) => return Some((stream, tell)),
             // no further process: its peer sees the end of the connection
             Err(_) => {}
         }
     }
-    Ok(())
+    None
 }
 
 /// Binds the socket in place of a stale one, for our user alone.
@@ -249,7 +256,7 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Makes every descriptor we were started with close-on-exec, and standard input and output empty.
+/// Makes every descriptor we were started with close-on-exec.
 fn inherit_nothing() -> std::io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
         if let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {

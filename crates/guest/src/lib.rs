@@ -57,7 +57,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Arguments, UsageErr
 /// The guest: `--socket PATH [--lease SECONDS]`, without a lease or with one of 0 until it is told to end. To be called
 /// with the arguments after the word `guest`, while the process has one thread.
 ///
-/// Returns 0 when the lease is over or a signal from outside ended it, 2 for wrong arguments, and 1 when it could not
+/// It forks a process a connection, and returns in those too. Returns 0 when the lease is over or a signal from outside ended it, 2 for wrong arguments, and 1 when it could not
 /// begin; the last two say why in one line on standard error.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments = match parse(args) {
@@ -68,7 +68,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     match init::run(&arguments.socket, arguments.lease) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(init::Role::First) => ExitCode::SUCCESS,
+        // zero promises the first process that nothing of the session is left
+        Ok(init::Role::Spawner(stream, told)) => match session::serve(stream, told) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Err(e) => {
             eprintln!("hmz guest: error: {e}");
             ExitCode::FAILURE

@@ -16,7 +16,7 @@ use rustix::process::{WaitOptions, getpid, wait};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a peer may stop in the middle of a frame, or not read, before the connection is dropped.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,6 +75,8 @@ struct Session {
     commands: HashMap<u64, Command>,
     /// The commands that have not ended, by pid.
     running: HashMap<i32, u64>,
+    /// When all processes were looked at last.
+    looked: Instant,
 }
 
 /// Serves a connection until it ends, then kills all it started; nothing of it is left when this succeeds. `told` hears
@@ -89,7 +91,8 @@ pub(crate) fn serve(stream: UnixStream, told: OwnedFd) -> Result<(), SessionErro
     let programs = Programs::of(own.get(b"PATH"));
     let (reader, writer) = split(stream)?;
     let me = getpid().as_raw_nonzero().get();
-    let mut session = Session { me, reader, writer, own, programs, commands: HashMap::new(), running: HashMap::new() };
+    let mut session =
+        Session { me, reader, writer, own, programs, commands: HashMap::new(), running: HashMap::new(), looked: Instant::now() };
     // how the connection ended makes no difference: a peer that broke it off hears no more
     if let Ok(true) = session.greet(&told) {
         let _ = session.work();
@@ -134,13 +137,8 @@ impl Session {
         mask.add(Signal::SIGCHLD);
         let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         loop {
-            let wait = if self.commands.values().any(|c| c.closing) {
-                Some(KILL_LOOK)
-            } else if self.commands.len() > self.running.len() {
-                Some(LINGER_LOOK)
-            } else {
-                None
-            };
+            // one millisecond more: a wait that ends just before its time would be one for nothing
+            let wait = self.interval().map(|i| i.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
             let (asked, ended) = {
                 let mut polled = [PollFd::new(self.reader.stream(), PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
                 wait_for(&mut polled, wait)?;
@@ -157,6 +155,17 @@ impl Session {
                     None => return Ok(()),
                 }
             }
+        }
+    }
+
+    /// How often all processes are to be looked at now.
+    fn interval(&self) -> Option<Duration> {
+        if self.commands.values().any(|c| c.closing) {
+            Some(KILL_LOOK)
+        } else if self.commands.len() > self.running.len() {
+            Some(LINGER_LOOK)
+        } else {
+            None
         }
     }
 
@@ -225,12 +234,17 @@ impl Session {
                 None => adopted = true,
             }
         }
-        if ended.is_empty() {
-            if adopted || self.commands.len() > self.running.len() || self.commands.values().any(|c| c.closing) {
-                self.look_after(true)?;
-            }
-            return Ok(());
+        if !ended.is_empty() {
+            self.tell(ended)?;
         }
+        if adopted || self.interval().is_some_and(|interval| self.looked.elapsed() >= interval) {
+            self.look_after(true)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of commands that have ended, and whether they left anything behind.
+    fn tell(&mut self, ended: Vec<(u64, Status)>) -> Result<(), SessionError> {
         if self.programs.changed() {
             let names = self.programs.names();
             self.writer.send(&FromGuest::Programs(names), &[])?;
@@ -250,9 +264,6 @@ impl Session {
             if !alive {
                 self.commands.remove(&id);
             }
-        }
-        if self.commands.len() > self.running.len() || self.commands.values().any(|c| c.closing) {
-            self.look_after(true)?;
         }
         Ok(())
     }
@@ -288,6 +299,7 @@ impl Session {
 
     /// The living processes of each command: those of its sessions, and all below one of them.
     fn members(&mut self) -> HashMap<u64, Vec<tree::Process>> {
+        self.looked = Instant::now();
         let all = tree::below(self.me, &HashSet::new(), &tree::all());
         let mut owner: HashMap<i32, u64> = HashMap::new();
         let mut of_session: HashMap<i32, u64> =

@@ -54,7 +54,10 @@ print(subprocess.run(['/opt/no/such'], stderr=subprocess.PIPE, text=True))",
 
 fn scripts_of_the_workdir(world: &World) {
     use std::os::unix::fs::PermissionsExt;
-    for (name, text) in [("script", "#!/bin/sh\nhostname; echo $1"), ("envy", "#!/usr/bin/env python3\nimport socket; print(socket.gethostname())")] {
+    for (name, text) in [
+        ("script", "#!/bin/sh\nhostname; echo $1"),
+        ("envy", "#!/usr/bin/env python3\nimport socket; print(socket.gethostname())"),
+    ] {
         std::fs::write(world.work(name), text).expect("a file");
         std::fs::set_permissions(world.work(name), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     }
@@ -265,7 +268,9 @@ if(process.argv[1]!=='child'){
 fn own_programs_stay(world: &World) {
     let mut config = world.config(
         "/usr/bin/python3",
-        &["-c", "import subprocess,sys,os,shutil
+        &[
+            "-c",
+            "import subprocess,sys,os,shutil
 run=lambda a,**k: print(subprocess.run(a,capture_output=True,text=True,**k).stdout.strip())
 code='import socket;print(socket.gethostname()==\"thebox\")'
 run([sys.executable,'-c',code]); run(['rg','-c',code],executable='/proc/self/exe')
@@ -276,7 +281,8 @@ run(['hostname'])
 run(['sh','-c','python3 -c \"import socket;print(socket.gethostname())\"'])
 run(['ps','-o','pid=','-p',str(os.getpid())])
 open('ps','w').write('#!/bin/sh\\nhostname\\n'); os.chmod('ps',0o755); run(['./ps'])
-print(os.getpid())"],
+print(os.getpid())",
+        ],
     );
     config.policy.own.push("/usr/bin/python3".into());
     let out = Session::start(&config).end(b"").good();

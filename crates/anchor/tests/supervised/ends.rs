@@ -133,7 +133,8 @@ fn wrong_configurations_start_nothing(world: &World) {
     assert_eq!(Session::start(&config).end(b"").status.code(), Some(2));
     let exe = std::env::current_exe().expect("our path");
     let mut supervised = hmz_anchor::launch::supervised(&exe).expect("a command");
-    let mut child = supervised.command.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().expect("it starts");
+    let mut child =
+        supervised.command.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(&[4, 0, 0, 0, b'n', b'o', b'p', b'e']).expect("it reads");
     assert_eq!(child.wait().expect("it ends").code(), Some(1));

@@ -1,10 +1,13 @@
 //! The supervisor with real programs in place of the CLI and a real container in place of the box.
 //!
 //! This one program is the tests, the supervisor (`supervisor`), and the guest in the container (`guest`).
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and clippy does not see that this is one")]
 
 mod borders;
+mod claude;
 mod commands;
 mod ends;
+mod shell;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +20,12 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("supervisor") => return hmz_anchor::main(),
+        Some("run-shell") => return shell::main(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("guest") => return hmz_guest::main(args),
         _ => {}
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS].concat();
+    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
     let chosen = tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
     let chosen: Vec<Test> = chosen.collect();
     if std::env::args().any(|a| a == "--list") {
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let world = world::World::new();
+    let world = world::World::new(0);
     let mut failed = Vec::new();
     for (name, test) in &chosen {
         let good = catch_unwind(AssertUnwindSafe(|| test(&world))).is_ok();

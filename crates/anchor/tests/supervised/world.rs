@@ -5,7 +5,7 @@ use hmz_api::launch::BoxAddress;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -18,6 +18,9 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub struct World {
     pub place: BoxAddress,
     pub container: String,
+    /// This program, where every user may run it.
+    pub exe: PathBuf,
+    pub uid: u32,
     dir: tempfile::TempDir,
 }
 
@@ -37,32 +40,37 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 impl World {
-    pub fn new() -> Self {
+    /// A box and directories of user `uid`.
+    pub fn new(uid: u32) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-anchor-").tempdir_in("/var/tmp").expect("a directory");
+        let own = |path: &Path| std::os::unix::fs::chown(path, Some(uid), Some(uid)).expect("an owner");
         let sub = |name: &str| {
             let path = dir.path().join(name);
             std::fs::create_dir(&path).expect("a directory");
+            own(&path);
             path.to_str().expect("text").to_owned()
         };
         let (workdir, scratch, run) = (sub("work"), sub("scratch"), sub("run"));
         for name in ["home", "cli"] {
             sub(name);
         }
-        let exe = std::env::current_exe().expect("our path");
-        let mount = |from: &str, to: &str| format!("{from}:{to}");
-        let name = format!("hmz-test-anchor-{}", std::process::id());
-        let container = docker(&[
-            "run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--security-opt", "no-new-privileges", "--hostname", "thebox",
-            "-e", "BOX_OWN=1", "-v", &mount(&workdir, &workdir), "-v", &mount(&scratch, &scratch), "-v", &mount(&run, "/.hmz/run"),
-            "-v", &format!("{}:/.hmz/hmz:ro", exe.display()), "--entrypoint", "/.hmz/hmz", "python:3.12-slim", "guest", "--socket",
-            "/.hmz/run/g.sock",
-        ]);
+        let exe = dir.path().join("hmz");
+        std::fs::copy(std::env::current_exe().expect("our path"), &exe).expect("a copy");
+        own(dir.path());
+        let name = format!("hmz-test-anchor-{}-{uid}", std::process::id());
+        let mounts = [format!("{workdir}:{workdir}"), format!("{scratch}:{scratch}"), format!("{run}:/.hmz/run")];
+        let program = format!("{}:/.hmz/hmz:ro", exe.display());
+        let user = format!("{uid}:{uid}");
+        let mut args = vec!["run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--user", &user, "--hostname", "thebox"];
+        args.extend(["--security-opt", "no-new-privileges", "-e", "BOX_OWN=1", "-v", &program]);
+        args.extend(mounts.iter().flat_map(|mount| ["-v", mount.as_str()]));
+        args.extend(["--entrypoint", "/.hmz/hmz", "python:3.12-slim", "guest", "--socket", "/.hmz/run/g.sock"]);
+        let container = docker(&args);
         let socket = format!("{run}/g.sock");
         eventually("the guest's socket", || Path::new(&socket).exists());
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let place =
-            BoxAddress { environment: "box".into(), used: "docker@here".into(), socket, pid, workdir, scratch };
-        Self { place, container, dir }
+        let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), socket, pid, workdir, scratch };
+        Self { place, container, exe, uid, dir }
     }
 
     /// A path below the world's own directory.
@@ -101,7 +109,10 @@ impl World {
     /// Runs a python program as the CLI.
     pub fn python(&self, script: &str) -> Ended {
         let full = format!("import os,sys,subprocess,signal,time,socket,threading\n{script}");
-        Session::start(&self.config("/usr/bin/python3", &["-c", &full])).end(b"")
+        let own = |command: &mut Command| {
+            command.uid(self.uid).gid(self.uid);
+        };
+        Session::start_with(&self.exe, &self.config("/usr/bin/python3", &["-c", &full]), own).end(b"")
     }
 }
 
@@ -136,7 +147,7 @@ impl Ended {
     }
 }
 
-fn reading(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+pub fn reading(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut all = Vec::new();
@@ -148,12 +159,11 @@ fn reading(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 
 impl Session {
     pub fn start(config: &SupervisorConfig) -> Self {
-        Self::start_with(config, |_| {})
+        Self::start_with(&std::env::current_exe().expect("our path"), config, |_| {})
     }
 
-    pub fn start_with(config: &SupervisorConfig, change: impl FnOnce(&mut Command)) -> Self {
-        let exe = std::env::current_exe().expect("our path");
-        let mut supervised = launch::supervised(&exe).expect("a command");
+    pub fn start_with(exe: &Path, config: &SupervisorConfig, change: impl FnOnce(&mut Command)) -> Self {
+        let mut supervised = launch::supervised(exe).expect("a command");
         supervised.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut supervised.command);
         let mut child = supervised.command.spawn().expect("a supervisor");
@@ -176,11 +186,15 @@ impl Session {
             }
             if Instant::now() > end {
                 self.lifeline = None;
-                panic!("the session hangs; stderr: {}", String::from_utf8_lossy(&self.err.recv_timeout(DEADLINE).unwrap_or_default()));
+                panic!(
+                    "the session hangs; stderr: {}",
+                    String::from_utf8_lossy(&self.err.recv_timeout(DEADLINE).unwrap_or_default())
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let text = |r: &Receiver<Vec<u8>>| String::from_utf8_lossy(&r.recv_timeout(DEADLINE).expect("an end of output")).into_owned();
+        let text =
+            |r: &Receiver<Vec<u8>>| String::from_utf8_lossy(&r.recv_timeout(DEADLINE).expect("an end of output")).into_owned();
         Ended { status, out: text(&self.out), err: text(&self.err) }
     }
 

@@ -1,6 +1,6 @@
 //! A command starts as it was asked for, and its end is told exactly.
 
-use crate::harness::{Boxed, How, event, errno, piped, prints, run, sh, words};
+use crate::harness::{Boxed, How, docker, errno, event, piped, prints, run, sh, words};
 use hmz_wire::{Bytes, CommandEvent, Status};
 use std::io::Read;
 
@@ -20,6 +20,40 @@ fn a_box_says_what_it_is() {
         assert_eq!(client.programs().iter().any(|p| p == "python3"), image.starts_with("python"));
         assert_eq!(prints(&client, sh("id -u; echo $HMZ_OWN $USER")), format!("{uid}\nbox me"));
     }
+}
+
+/// An image without a single file.
+struct Empty(String);
+
+impl Empty {
+    fn import() -> Self {
+        let name = format!("hmz-test-guest-empty:{}", std::process::id());
+        let dir = tempfile::tempdir().expect("a directory");
+        let archive = dir.path().join("empty.tar");
+        // two blocks of zeros end an archive
+        std::fs::write(&archive, [0; 1024]).expect("write");
+        docker(&["import", archive.to_str().expect("text"), &name]);
+        Self(name)
+    }
+}
+
+impl Drop for Empty {
+    fn drop(&mut self) {
+        // gone already is as good
+        let _ = std::process::Command::new("docker").args(["rmi", &self.0]).output();
+    }
+}
+
+#[test]
+fn an_image_of_nothing_will_do() {
+    let image = Empty::import();
+    let it = Boxed::start(&How { image: &image.0, uid: 1234, lease: 0, docker: &[] });
+    let client = it.client();
+    assert_eq!(*client.programs(), Vec::<String>::new());
+    assert_eq!(errno(&client, sh("true")), libc::ENOENT);
+    // the one program that is there: it says why it does not run as a second guest
+    let (status, text) = run(&client, words(&["/.hmz/hmz", "guest", "--socket", "/tmp/s"]));
+    assert_eq!((status, text.as_str()), (Status::Exited(1), "hmz guest: error: it must be the first process of a container\n"));
 }
 
 #[test]
@@ -49,7 +83,10 @@ fn the_reason_for_a_failed_start_is_the_kernels() {
     assert_eq!(errno(&client, elsewhere), libc::ENOENT);
     let large = "x".repeat(200 << 10);
     assert_eq!(errno(&client, words(&["true", &large])), libc::E2BIG);
-    assert_eq!(prints(&client, sh("printf 'echo plain' >/tmp/s; chmod +x /tmp/s; printf '#!/no/such\n' >/tmp/t; chmod +x /tmp/t")), "");
+    assert_eq!(
+        prints(&client, sh("printf 'echo plain' >/tmp/s; chmod +x /tmp/s; printf '#!/no/such\n' >/tmp/t; chmod +x /tmp/t")),
+        ""
+    );
     assert_eq!(errno(&client, words(&["/tmp/s"])), libc::ENOEXEC);
     assert_eq!(errno(&client, words(&["/tmp/t"])), libc::ENOENT);
     let mut zero = sh("true");
@@ -176,5 +213,8 @@ fn what_a_command_costs() {
         t.sort_unstable();
         t[t.len() / 2]
     });
-    println!("spawn + wait of busybox true, median of 300: guest {guest:?}, native {native:?}, ratio {:.2}", guest.as_secs_f64() / native.as_secs_f64());
+    println!(
+        "spawn + wait of busybox true, median of 300: guest {guest:?}, native {native:?}, ratio {:.2}",
+        guest.as_secs_f64() / native.as_secs_f64()
+    );
 }

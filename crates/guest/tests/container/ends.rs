@@ -26,10 +26,10 @@ fn an_end_is_told_though_a_child_holds_the_output() {
 fn the_last_end_is_told_by_itself() {
     let it = Boxed::new();
     let client = it.client();
-    let (command, _out) = piped(&client, sh("(read x </dev/zero; :) & mkfifo /tmp/f; cat /tmp/f & sh -c 'kill -9 $PPID'"));
+    let (command, _out) = piped(&client, sh("mkfifo /tmp/f; cat /tmp/f & setsid cat /tmp/f & kill -9 $$"));
     assert_eq!(event(&command), CommandEvent::Started);
     assert_eq!(event(&command), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), true));
-    assert_eq!(prints(&client, sh("pkill -f 'sh -c' -o; : >/tmp/f; pkill sh; pkill cat; true")), "");
+    assert_eq!(prints(&client, sh("killall cat")), "");
     assert_eq!(event(&command), CommandEvent::Empty);
 }
 
@@ -75,7 +75,8 @@ fn nothing_survives_its_connection() {
         let (kept, _out) = piped(&stays, sh("sleep 3000"));
         assert_eq!(event(&kept), CommandEvent::Started);
         let client = it.client();
-        let script = format!("trap '' HUP TERM INT; {DAEMON}{DAEMON} nohup sleep 1000 & sh -c 'sleep 1000 & sleep 1000' & echo up; wait");
+        let script =
+            format!("trap '' HUP TERM INT; {DAEMON}{DAEMON} nohup sleep 1000 & sh -c 'sleep 1000 & sleep 1000' & echo up; wait");
         let (command, out) = piped(&client, sh(&script));
         BufReader::new(&out).lines().next().expect("a line").expect("up");
         eventually("the daemons", || it.processes().iter().filter(|p| p.contains("sleep 1000")).count() >= 5);
