@@ -151,15 +151,15 @@ impl Keeper {
         // an empty folder has no hooks and no plugins of anybody's; the sign-in is in the real one
         command.env("CLAUDE_CONFIG_DIR", empty.config()).env("CLAUDE_SECURESTORAGE_CONFIG_DIR", &self.folder);
         command.env("TMPDIR", empty.tmp()).env("TERM", "dumb").env("DISABLE_AUTOUPDATER", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // never killed, neither by us nor by a signal to our group: between the server's answer and the file the old
+        // sign-in is gone already and the new one is nowhere else
+        command.process_group(0).kill_on_drop(false);
         let mut child = command.spawn()?;
         match tokio::time::timeout(DEADLINE, child.wait()).await {
             // its status says whether somebody is signed in; whether it was renewed the file says
             Ok(ended) => ended.map(|_| ()),
-            Err(_) => {
-                child.kill().await?;
-                Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "it did not answer in time"))
-            }
+            Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "it did not answer in time")),
         }
     }
 }

@@ -13,10 +13,9 @@ use hmz_anchor::SupervisorConfig;
 use hmz_api::Error;
 use hmz_api::journal::Event;
 use serde_json::{Value, json};
-use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -123,8 +122,29 @@ fn control_response(request: &str, response: &Value) -> Value {
     json!({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": response}})
 }
 
-/// A renewal that is going on.
-type Renewing = Pin<Box<dyn Future<Output = Renewal> + Send>>;
+/// A renewal that was begun because the provider refused the sign-in.
+#[derive(Default)]
+struct Renewing {
+    going_on: Option<JoinHandle<Renewal>>,
+    /// Whether one was begun in this turn; it is tried once.
+    begun: bool,
+}
+
+impl Renewing {
+    /// Waits for the end of the one that goes on, for ever when there is none; can be cancelled.
+    async fn end(&mut self) -> Option<String> {
+        let ended = match &mut self.going_on {
+            Some(going_on) => going_on.await,
+            None => std::future::pending().await,
+        };
+        self.going_on = None;
+        match ended {
+            Ok(Renewal::Stale(why)) => Some(why),
+            Ok(Renewal::Fresh | Renewal::Renewed) => None,
+            Err(e) => Some(format!("claude's sign-in could not be renewed: {e}")),
+        }
+    }
+}
 
 #[async_trait]
 impl Session for ClaudeSession {
@@ -139,6 +159,30 @@ impl Session for ClaudeSession {
                 sink(Event::Notice { text: why });
             }
         }
+        let mut renewing = Renewing::default();
+        let end = self.talk(prompt, &mut *sink, stop, &mut renewing).await;
+        // the turn may end first; a renewal is never left in its middle
+        if renewing.going_on.is_some()
+            && let Some(why) = renewing.end().await
+        {
+            sink(Event::Notice { text: why });
+        }
+        end
+    }
+
+    async fn close(&mut self) {
+        self.end_process().await;
+    }
+}
+
+impl ClaudeSession {
+    async fn talk(
+        &mut self,
+        prompt: &str,
+        sink: Sink<'_>,
+        stop: &CancellationToken,
+        renewing: &mut Renewing,
+    ) -> Result<TurnEnd, Error> {
         let expiry: Option<Expiry> = self.keeper.as_ref().and_then(Keeper::expiry);
         if self.process.is_none() {
             let config = self.config()?;
@@ -149,8 +193,6 @@ impl Session for ClaudeSession {
             return Ok(self.died().await);
         }
         let mut interrupted: Option<Instant> = None;
-        let mut renewing: Option<Renewing> = None;
-        let mut renewed = false;
         loop {
             let Some(process) = &mut self.process else { return Ok(self.died().await) };
             let line = tokio::select! {
@@ -164,10 +206,9 @@ impl Session for ClaudeSession {
                     }
                     continue;
                 }
-                renewal = async { match &mut renewing { Some(renewing) => renewing.await, None => std::future::pending().await } } => {
-                    renewing = None;
-                    if let Renewal::Stale(why) = renewal {
-                        sink(Event::Notice { text: why });
+                why = renewing.end() => {
+                    if let Some(text) = why {
+                        sink(Event::Notice { text });
                     }
                     continue;
                 }
@@ -204,9 +245,9 @@ impl Session for ClaudeSession {
                     }
                 }
                 Heard::Unauthorized => {
-                    if let Some(keeper) = self.keeper.clone().filter(|_| !renewed) {
-                        renewed = true;
-                        renewing = Some(Box::pin(async move { keeper.refused(expiry).await }));
+                    if let Some(keeper) = self.keeper.clone().filter(|_| !renewing.begun) {
+                        renewing.begun = true;
+                        renewing.going_on = Some(tokio::spawn(async move { keeper.refused(expiry).await }));
                     }
                 }
                 Heard::Ended(_) if interrupted.is_some() => return Ok(TurnEnd::Interrupted),
@@ -218,9 +259,5 @@ impl Session for ClaudeSession {
                 }
             }
         }
-    }
-
-    async fn close(&mut self) {
-        self.end_process().await;
     }
 }

@@ -1,8 +1,9 @@
 //! A home, a workdir and a scratch directory for a session whose process is started bare.
+#![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 use async_trait::async_trait;
 use hmz_agents::claude::Claude;
-use hmz_agents::{Agent as _, Launcher, SessionStart, Started};
+use hmz_agents::{Agent as _, Installed, Launcher, SessionStart, Started};
 use hmz_anchor::SupervisorConfig;
 use hmz_api::Error;
 use hmz_api::launch::{BoxAddress, CallerContext};
@@ -62,11 +63,17 @@ impl World {
         self.dir.path().join("work").join(name)
     }
 
+    /// What the real claude is started with.
     pub fn start(&self, effort: Option<&str>) -> SessionStart {
+        let caller = self.caller(&format!("{}:/usr/local/bin:/usr/bin:/bin", claude().display()));
+        let installed = Claude.check(&caller).unwrap();
+        self.start_of(installed, caller, effort)
+    }
+
+    pub fn caller(&self, path: &str) -> CallerContext {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", claude().display());
         let mut env = vec![
-            ("PATH", path),
+            ("PATH", path.to_owned()),
             ("HOME", text(&self.home())),
             ("LANG", "C.UTF-8".into()),
             ("ANTHROPIC_BASE_URL", self.url.clone()),
@@ -78,14 +85,18 @@ impl World {
         {
             env.push((switch, "1".into()));
         }
-        let caller = CallerContext {
+        CallerContext {
             cwd: text(self.dir.path()),
             env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             docker_endpoint: None,
-        };
+        }
+    }
+
+    pub fn start_of(&self, installed: Installed, caller: CallerContext, effort: Option<&str>) -> SessionStart {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
         SessionStart {
             launcher: Arc::new(Bare),
-            installed: Claude.check(&caller).unwrap(),
+            installed,
             spec: hmz_api::grammar::AgentSpec {
                 cli: "claude".into(),
                 account: None,

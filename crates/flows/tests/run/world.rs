@@ -198,17 +198,13 @@ pub struct Running {
 pub struct Ended {
     pub status: ExitStatus,
     pub records: Vec<Record>,
+    #[allow(dead_code, reason = "shown when a test fails")]
     pub err: String,
 }
 
 impl Running {
     pub fn records(&self) -> Vec<Record> {
         hmz_flows::journal::read(&self.journal).map(Iterator::collect).unwrap_or_default()
-    }
-
-    /// Waits until an event is there.
-    pub fn until(&self, what: &str, is: impl Fn(&Event) -> bool) {
-        eventually(what, || self.records().iter().any(|record| is(&record.event)));
     }
 
     pub fn signal(&self, name: &str) {
