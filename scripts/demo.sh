@@ -107,6 +107,9 @@ show hmz get runs
 say 'what came of it'
 show cat calc.py
 grep -q 'return a + b' calc.py || die 'calc.py is not fixed'
+show cat done.txt
+printf '(this machine is %s)\n' "$(hostname)"
+! grep -q "mended on $(hostname)," done.txt || die 'the commands ran here and not in the container'
 [ "$(stat -c %u calc.py)" = "$(id -u)" ] || die 'calc.py is not this user'"'"'s any more'
 
 say 'taking it away'
