@@ -2,7 +2,8 @@
 //!
 //! Every process that runs here is the CLI's own (a redirected command is a stand-in and starts nothing), so the decision
 //! needs the file alone:
-//! - one of the CLI's own executables, by device and inode, whatever its path and first argument: here;
+//! - one of the CLI's own executables, by device and inode, whatever its path and first argument: here, unless the path
+//!   leads through a directory the box writes too, where it could be another file by the time the kernel looks;
 //! - a process listing by a name the policy gives, when it is not in a directory the CLI can write: here;
 //! - below the workdir or the scratch directory, where both sides have the same files: looked at here, run in the box;
 //! - a name on the box's PATH: to the box, whatever directory is tried first, so that a search of the PATH ends at once;
@@ -14,7 +15,7 @@ use crate::SupervisorConfig;
 use crate::sys::Notification;
 use crate::{AnchorError, memory};
 use hmz_wire::Bytes;
-use rustix::fs::{Access, AtFlags, CWD, FileType};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -158,7 +159,10 @@ impl Policy {
             Err(errno) => return Decision::Fail(errno),
         };
         let found = std::fs::metadata(&path);
+        // what the box can change between this look and the kernel's is never let through
+        let here = !self.is_shared(&path);
         if let Ok(found) = &found
+            && here
             && found.is_file()
             && self.own.contains(&(found.dev(), found.ino()))
         {
@@ -177,7 +181,7 @@ impl Policy {
         let Some(name) = path.file_name().map(OsStr::to_os_string) else {
             return Decision::Fail(libc::EACCES);
         };
-        if self.listings.contains(&name) && found.is_ok() && self.is_system(&path) {
+        if here && self.listings.contains(&name) && found.is_ok() && self.is_system(&path) {
             return Decision::Here;
         }
         if found.is_ok_and(|found| found.is_dir()) && std::fs::canonicalize(&path).is_ok_and(|real| self.shared.contains(&real)) {
@@ -221,6 +225,12 @@ impl Policy {
         Decision::Box(Target { program: Bytes::from(path.as_os_str().as_bytes()), by_name: false })
     }
 
+    /// Whether the path, or the real directory it is in, is one of those the box can change.
+    fn is_shared(&self, path: &Path) -> bool {
+        let below = |path: &Path| self.shared.iter().any(|dir| path.starts_with(dir));
+        below(path) || path.parent().is_some_and(|parent| std::fs::canonicalize(parent).is_ok_and(|real| below(&real)))
+    }
+
     /// Whether the file is where the CLI cannot have put it.
     fn is_system(&self, path: &Path) -> bool {
         std::fs::canonicalize(path).is_ok_and(|real| !self.writable.iter().any(|dir| real.starts_with(dir)))
@@ -238,16 +248,14 @@ impl Policy {
 
 /// Whether the kernel knows how to run it: what it does not know, a shell's caller gives to the shell as a script.
 fn is_program(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = [0u8; 4];
-    let Ok(mut file) = std::fs::File::open(path) else {
+    // the box may put a pipe there, on which an open would wait
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
         // one that may be executed and not read
         return true;
     };
-    match file.read(&mut head) {
-        Ok(n) => head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF",
-        Err(_) => true,
-    }
+    let mut head = [0u8; 4];
+    rustix::io::read(&file, &mut head).is_ok_and(|n| head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF")
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

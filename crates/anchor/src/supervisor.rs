@@ -2,7 +2,7 @@
 
 use crate::child::{self, Word};
 use crate::descriptors::Borders;
-use crate::notify::Notifier;
+use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
 use crate::sys::{self, Forked};
@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,6 +78,12 @@ fn start(
         _ => None,
     };
     let listener = listener.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
+    if !sys::can_add_fd(listener.as_fd()) {
+        return Err(AnchorError::Refused("the agent's commands cannot be redirected: this kernel is older than 5.9".into()));
+    }
+    notify::can_trace(cli).map_err(|e| {
+        AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
+    })?;
     let client = connect(&config.place)?;
     let sessions = Arc::new(Sessions {
         client: client.clone(),
