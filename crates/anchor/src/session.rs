@@ -246,3 +246,65 @@ fn introduction(socket: &UnixStream) -> Option<Introduction> {
         fds,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn rules_of_variables() {
+        assert!(matches_rule("TERM", "TERM") && matches_rule("LC_*", "LC_ALL") && matches_rule("*", "X"));
+        assert!(!matches_rule("TERM", "TERMINFO") && !matches_rule("LC_*", "LANG") && !matches_rule("A*B", "AXB"));
+    }
+
+    #[test]
+    fn a_guest_cannot_stop_a_stand_in() {
+        assert_eq!(verdict(Status::Exited(3)), (EXITED, 3));
+        assert_eq!(verdict(Status::Exited(-1)), (EXITED, 255));
+        assert_eq!(verdict(Status::Signaled(libc::SIGTERM)), (SIGNALED, 15));
+        assert_eq!(verdict(Status::Signaled(libc::SIGSTOP)), (EXITED, 128));
+        assert_eq!(verdict(Status::Signaled(0)), (SIGNALED, 1));
+        assert_eq!(verdict(Status::Signaled(i32::MAX)), (SIGNALED, 64));
+    }
+
+    fn heard(bytes: &[u8]) -> Option<Introduction> {
+        let (ours, mut theirs) = UnixStream::pair().ok()?;
+        let bytes = bytes.to_vec();
+        let writer = std::thread::spawn(move || theirs.write_all(&bytes));
+        let said = introduction(&ours);
+        drop(ours);
+        let _ = writer.join();
+        said
+    }
+
+    fn hello(words: &[(usize, u32)], rest: &[u8]) -> Vec<u8> {
+        let mut head = vec![0u8; size_of::<Hello>()];
+        for (at, word) in words {
+            head[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        head.extend_from_slice(rest);
+        head
+    }
+
+    #[test]
+    fn what_a_stand_in_says() {
+        let said =
+            heard(&hello(&[(0, MAGIC), (8, 2), (12, 0o7022), (16, 5), (32, 2), (36, 10), (40, u32::MAX)], b"/xa\0b c\0D=e\0"));
+        let said = said.expect("an introduction");
+        assert_eq!(said.argv, [Bytes::from(&b"a"[..]), Bytes::from(&b"b c"[..])]);
+        assert_eq!(said.env, [Bytes::from(&b"D=e"[..])]);
+        assert_eq!((said.cwd.as_slice(), said.umask, said.blocked, said.ctty), (&b"/x"[..], 0o022, 5, None));
+    }
+
+    #[test]
+    fn what_no_stand_in_says() {
+        assert!(heard(b"").is_none() && heard(b"short").is_none());
+        assert!(heard(&hello(&[(0, MAGIC + 1)], b"")).is_none());
+        // descriptors that did not come, lengths beyond all bounds, and an end in the middle
+        assert!(heard(&hello(&[(0, MAGIC), (4, 1)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (32, u32::MAX)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (36, u32::MAX)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (36, 10)], b"few")).is_none());
+    }
+}

@@ -98,8 +98,20 @@ fn start(
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => Ok(()),
+        _ => leave_streams(),
     }
+}
+
+/// Lets go of the CLI's input and output, so that their other ends see when the CLI closes them. A terminal is kept, to
+/// be given back to whoever had it.
+pub(crate) fn leave_streams() -> Result<(), AnchorError> {
+    const WHAT: &str = "open /dev/null";
+    if rustix::termios::isatty(rustix::stdio::stdin()) {
+        return Ok(());
+    }
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
+    rustix::stdio::dup2_stdin(&null).map_err(AnchorError::errno(WHAT))?;
+    rustix::stdio::dup2_stdout(&null).map_err(AnchorError::errno(WHAT))
 }
 
 /// A connection whose commands write the workdir, the scratch directory and the box's own temporary ones, nothing else.
@@ -122,8 +134,8 @@ fn watch(leash: OwnedFd, cli: Pid) -> Result<(), AnchorError> {
                 let _ = killpg(cli, signal);
             }
         }
-        tree::kill_below();
-        std::process::exit(1);
+        // the guardian is gone: the CLI's end makes the main thread sweep
+        let _ = kill(cli, Signal::SIGKILL);
     };
     watcher.spawn(work).map(drop).map_err(AnchorError::io("start a thread"))
 }
