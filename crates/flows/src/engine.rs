@@ -12,7 +12,7 @@ use hmz_api::kinds::{Command, Step};
 use hmz_api::launch::RunLaunch;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,17 @@ pub(crate) enum Halt {
     Stopped,
 }
 
+/// Why a run is to stop before its flow's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Somebody said so.
+    Cancelled,
+    /// Its budget's duration is spent.
+    BudgetSpent,
+    /// The box of this role is lost.
+    Lost(String),
+}
+
 /// A flow at work.
 pub(crate) struct Engine<'a> {
     pub(crate) launch: &'a RunLaunch,
@@ -40,6 +51,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) journal: &'a Writer,
     pub(crate) stop: &'a CancellationToken,
+    /// Why it was told to stop, once it was.
+    pub(crate) why: &'a OnceLock<Why>,
     /// Agent role and environment role → conversation.
     pub(crate) sessions: BTreeMap<(String, String), Box<dyn Session>>,
 }
@@ -121,6 +134,9 @@ impl Engine<'_> {
                 Ok(Left::Answer(answer))
             }
             Ok(TurnEnd::Interrupted) => {
+                if self.why.get() == Some(&Why::BudgetSpent) {
+                    tell(Event::Notice { text: "turn cut off: its budget is spent".to_owned() });
+                }
                 tell(Event::Ends { seconds, answer: String::new() });
                 if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Err(Halt::Failed(format!("{role} was interrupted"))) }
             }
