@@ -1,6 +1,6 @@
 //! Runs a flow's steps, one after the other.
 
-use crate::boxes::Boxes;
+use crate::boxes::{Boxes, gone};
 use crate::exec::exec;
 use crate::journal::{About, Writer};
 use crate::template::{Left, Names, render};
@@ -129,6 +129,12 @@ impl Engine<'_> {
         let end = session.turn(prompt, &mut |event| tell(event), self.stop).await;
         let seconds = began.elapsed().as_secs_f64();
         match end {
+            Ok(TurnEnd::Answered(_)) if !self.boxes.answers(environment).await => {
+                let why = gone(environment, self.launch.boxes.get(environment));
+                tell(Event::Failed { text: why.clone() });
+                tell(Event::Ends { seconds, answer: String::new() });
+                Err(Halt::Failed(why))
+            }
             Ok(TurnEnd::Answered(answer)) => {
                 tell(Event::Ends { seconds, answer: answer.clone() });
                 Ok(Left::Answer(answer))

@@ -1,7 +1,7 @@
 //! The runner: one process a run. It is told what to do on its standard input, keeps the run's boxes, and writes the
 //! journal; whoever started it may die.
 
-use crate::boxes::Boxes;
+use crate::boxes::{Boxes, gone};
 use crate::check;
 use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
@@ -150,14 +150,12 @@ fn end_of(launch: &RunLaunch, halted: Result<(), Ended>, why: Option<&Why>) -> (
         (Ok(()), _) => (Outcome::Succeeded, String::new()),
         (Err(Ended::Refused(message)), _) => (Outcome::Refused, message),
         // what breaks because a box went away is told as that
-        (Err(_), Some(Why::Lost(role))) => {
-            let used = launch.boxes.get(role).map(|b| b.used.as_str()).unwrap_or_default();
-            (Outcome::Failed, format!("the box of '{role}' on {used} is gone: its guest ended the connection"))
-        }
+        (Err(_), Some(Why::Lost(role))) => (Outcome::Failed, gone(role, launch.boxes.get(role))),
         (Err(Ended::Stopped), Some(Why::BudgetSpent)) => {
             (Outcome::BudgetExceeded, format!("stopped -- {flow}: its budget's duration is spent"))
         }
-        (Err(Ended::Stopped), _) => (Outcome::Cancelled, "cancelled".to_owned()),
+        // what breaks because it was told to end has not failed
+        (Err(Ended::Stopped), _) | (Err(Ended::Failed(_)), Some(Why::Cancelled)) => (Outcome::Cancelled, "cancelled".to_owned()),
         (Err(Ended::Failed(message)), _) => (Outcome::Failed, message),
     }
 }
