@@ -164,7 +164,13 @@ pub struct Transcript {
 impl Transcript {
     /// All of it to stdout: there it is the answer.
     pub fn of_logs(json: bool) -> Self {
-        Self { lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())), json, exec: false, out: true, err: true }
+        Self {
+            lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())),
+            json,
+            exec: false,
+            out: true,
+            err: true,
+        }
     }
 
     /// The transcript to stderr, each turn's answer to stdout; with `json` events to stdout.
