@@ -47,11 +47,11 @@ pub fn note(verb: &str, text: &str) {
     print_err(&format!("hmz {verb}: {text}\n"));
 }
 
-/// A refusal as a condition's message has it: the sentence, then its hints a line each, as `hint: …`.
+/// A refusal as a condition's message has it: the sentence, then its hints, an empty line between each.
 pub fn refusal(message: &str) -> Error {
-    let (sentence, hints) = message.split_once("\nhint: ").unwrap_or((message, ""));
-    let error = Error::new(ErrorKind::Refused, sentence);
-    hints.split("\nhint: ").filter(|h| !h.is_empty()).fold(error, |error, hint| error.hint(hint))
+    let mut parts = message.split("\n\n").map(str::to_owned);
+    let error = Error::refused(parts.next().unwrap_or_default());
+    parts.fold(error, Error::hint)
 }
 
 /// The manifests that `-f` names; none when it names none.

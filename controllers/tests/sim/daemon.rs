@@ -109,7 +109,8 @@ impl Daemon {
     pub fn stranger_takes(&self, cpus: u64, dice: &Dice) {
         let mut state = self.state();
         if state.held(&[]) + cpus * 1000 <= CPUS * 1000 {
-            let key = BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
+            let key =
+                BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
             let share = Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() };
             state.add(Purpose::Box, &key, None, "theirs", share, BoxState::Running(1), None);
         }

@@ -77,11 +77,10 @@ impl Translator {
             ("assistant", _) => assistant(&line, sink),
             ("user", _) => user(&line, sink),
             ("system", "api_retry") => return retry(&line, sink),
+            ("system", "permission_denied") if self.denied.contains(text(&line.rest, "tool_use_id")) => {}
             ("system", "permission_denied") => {
-                if !self.denied.contains(text(&line.rest, "tool_use_id")) {
-                    let (tool, why) = (text(&line.rest, "tool_name"), text(&line.rest, "message"));
-                    sink(Event::Notice { text: format!("claude may not use {tool}: {why}") });
-                }
+                let (tool, why) = (text(&line.rest, "tool_name"), text(&line.rest, "message"));
+                sink(Event::Notice { text: format!("claude may not use {tool}: {why}") });
             }
             ("control_request", _) => {
                 return match serde_json::from_value::<Question>(line.request.clone()) {
