@@ -19,7 +19,7 @@ ask() { # QUESTION
 answers() { command -v docker >/dev/null && timeout 20 docker version >/dev/null 2>&1; }
 show() { # CMD...: prints a command as one would type it, and runs it
   printf '\n$ %s\n' "$*"
-  timeout 300 "$@" || die "\`$*\` ended with $?"
+  timeout 180 "$@" || die "\`$*\` ended with $?"
 }
 
 cat <<'TEXT'
@@ -50,7 +50,7 @@ fi
 "$CARGO" build --profile "$PROFILE" --bin hmz
 built=${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/${PROFILE/#dev/debug}
 PATH=$(cd "$built" && pwd):$PATH
-hmz version
+hmz --version
 
 say 'a project with a bug'
 # Not in /tmp, which is the home of what runs in a container.
@@ -67,6 +67,7 @@ end_of_demo() {
   local rc=$? signal id left tries
   trap - EXIT
   cd /
+  if [ $rc != 0 ]; then timeout 20 hmz describe run/first-run >&2 || true; fi
   # A daemon ends by itself once it has nothing to do; this one's home goes now.
   for signal in TERM KILL; do
     for pid in $(own_processes); do kill "-$signal" "$pid" 2>/dev/null || true; done
@@ -100,12 +101,15 @@ show cat calc.py
 say 'the run'
 show hmz apply -f first-run.yaml
 show hmz logs -f run/first-run
-show hmz wait --for=condition=Complete run/first-run
+show hmz wait --for=condition=Complete run/first-run --timeout 3m
 show hmz get runs
 
 say 'what came of it'
 show cat calc.py
 grep -q 'return a + b' calc.py || die 'calc.py is not fixed'
+show cat done.txt
+printf '(this machine is %s)\n' "$(hostname)"
+! grep -q "mended on $(hostname)," done.txt || die 'the commands ran here and not in the container'
 [ "$(stat -c %u calc.py)" = "$(id -u)" ] || die 'calc.py is not this user'"'"'s any more'
 
 say 'taking it away'

@@ -1,2 +1,37 @@
-//! hmz
-fn main() {}
+//! `hmz`: one program that is command line, daemon, runner, supervisor and guest.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod client;
+mod daemon;
+mod edge;
+mod output;
+mod show;
+mod verbs;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // the roles below run before anything else does: they fork, and some have no runtime at all
+    let mut args = std::env::args_os().skip(1);
+    if let Some(role) = args.next() {
+        match role.to_str() {
+            Some("guest") => return hmz_guest::main(args),
+            Some("supervisor") => return hmz_anchor::main(),
+            Some("script-agent") => return hmz_agents::script::main(args),
+            Some("runner") => return daemon::runner(),
+            _ => {}
+        }
+    }
+    clap_complete::CompleteEnv::with_factory(<cli::Cli as clap::CommandFactory>::command).complete();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // clap prints help to stdout and errors to stderr itself; a closed stdout is no error
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    verbs::run(cli)
+}

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -90,13 +90,22 @@ impl Invocation {
         self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
+    /// The command it is, for who starts it in another way.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).env_clear().envs(self.env.iter().cloned()).current_dir(&self.cwd);
+        command
+    }
+
+    /// Its deadline.
+    pub fn deadline(&self) -> Duration {
+        self.limit
+    }
+
     /// Starts it.
     pub fn start(self) -> Running {
-        let mut child = std::process::Command::new(&self.words[0])
-            .args(&self.words[1..])
-            .env_clear()
-            .envs(self.env.iter().cloned())
-            .current_dir(&self.cwd)
+        let mut child = self
+            .command()
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -119,10 +128,10 @@ impl Invocation {
 
 /// Output as it comes.
 #[derive(Debug, Clone)]
-struct Capture(Arc<Mutex<(Vec<u8>, bool)>>);
+pub(super) struct Capture(Arc<Mutex<(Vec<u8>, bool)>>);
 
 impl Capture {
-    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+    pub(super) fn of(mut pipe: impl Read + Send + 'static) -> Self {
         let capture = Self(Arc::default());
         let kept = capture.0.clone();
         std::thread::spawn(move || {
@@ -141,11 +150,11 @@ impl Capture {
         self.0.lock().unwrap().0.clone()
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap().0).into_owned()
     }
 
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.0.lock().unwrap().1
     }
 }

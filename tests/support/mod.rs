@@ -10,6 +10,7 @@ pub mod document;
 pub mod home;
 pub mod processes;
 pub mod project;
+pub mod terminal;
 pub mod user;
 
 use std::time::{Duration, Instant};

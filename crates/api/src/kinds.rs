@@ -37,3 +37,11 @@ pub mod condition {
     /// Runtime: the daemon has what the runtime is to hand out.
     pub const SUFFICIENT: &str = "Sufficient";
 }
+
+/// Annotations that controllers and the server understand.
+pub mod annotation {
+    /// Run: it was cancelled, at the time (RFC 3339) that is the value. Its controller ends it; one that has ended stays as it is.
+    pub const CANCEL: &str = "hmz/cancel";
+    /// Run: it belongs to a verb and is cancelled when the verb goes away.
+    pub const ATTACHED: &str = "hmz/attached";
+}

@@ -8,6 +8,13 @@ pub use cpus::Cpus;
 pub use memory::Memory;
 pub use span::Span;
 
+/// Whether a text is digits, with a point and digits after it or not: what may stand before a unit.
+fn is_decimal(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
+    let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    digits(whole) && fraction.is_none_or(digits)
+}
+
 /// A quantity that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -3,6 +3,7 @@
 //! Controllers know [`Driver`] and nothing below it.
 #![forbid(unsafe_code)]
 
+pub mod docker;
 mod driver;
 mod error;
 mod types;

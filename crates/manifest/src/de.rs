@@ -37,6 +37,10 @@ impl Fault {
         self
     }
 
+    fn is_missing(&self, field: &str) -> bool {
+        self.message == missing(field)
+    }
+
     fn plain(message: String) -> Self {
         Self { at: None, message, suggestion: None, unknown_field: false }
     }
@@ -72,11 +76,15 @@ impl de::Error for Fault {
         fault
     }
     fn missing_field(field: &'static str) -> Self {
-        Self::plain(format!("the field '{field}' is missing"))
+        Self::plain(missing(field))
     }
     fn duplicate_field(field: &'static str) -> Self {
         Self::plain(format!("the field '{field}' is there twice"))
     }
+}
+
+fn missing(field: &str) -> String {
+    format!("the field '{field}' is missing")
 }
 
 /// serde's words for a type, as a person says them.
@@ -130,7 +138,13 @@ pub(crate) fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Vec<Fault>> {
             Err(fault) => {
                 let fault = fault.or_at(node.at);
                 let again = fault.unknown_field && fault.at.is_some_and(|at| skip.insert(at)) && faults.len() + 1 < MAX_FAULTS;
-                faults.push(fault);
+                // a field that is missing because its name is misspelt is one fault, not two
+                let misspelt = |f: &Fault| {
+                    f.suggestion.as_deref().and_then(|s| s.split('\'').nth(1)).is_some_and(|near| fault.is_missing(near))
+                };
+                if !faults.iter().any(misspelt) {
+                    faults.push(fault);
+                }
                 if !again {
                     return Err(faults);
                 }

@@ -3,7 +3,7 @@
 use crate::check;
 use crate::de::{self, Fault};
 use crate::place::Context;
-use crate::report::{At, Report, snippet};
+use crate::report::{At, Report, lines, snippet};
 use crate::settings;
 use crate::suggest::suggestion;
 use crate::tree::{self, Broken, Node, Value};
@@ -226,16 +226,16 @@ pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
 
 pub(crate) fn broken_report(text: &str, origin: &str, broken: &Broken) -> Report {
     // the parser counts the end of a line that is not there as a line
-    let lines = text.lines().count().max(1);
-    let at = At { line: broken.at.line.clamp(1, lines), column: broken.at.column };
+    let count = lines(text).count().max(1);
+    let at = At { line: broken.at.line.clamp(1, count), column: broken.at.column };
     report(text, origin, Fault::new(at, broken.message.clone()))
 }
 
 /// A tab that indents, or a space that is none, on the line of a fault or the one before it.
 fn invisible(text: &str, at: At) -> Option<String> {
     let first = at.line.saturating_sub(2);
-    let lines: Vec<(usize, &str)> = text.lines().enumerate().skip(first).take(at.line - first).collect();
-    for (index, line) in lines.into_iter().rev() {
+    let near: Vec<(usize, &str)> = lines(text).enumerate().skip(first).take(at.line - first).collect();
+    for (index, line) in near.into_iter().rev() {
         let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
         if let Some(column) = line[..indent].find('\t') {
             return Some(format!("line {}, column {}: a tab; YAML is indented with spaces", index + 1, column + 1));

@@ -10,3 +10,12 @@ pub fn to_yaml(resource: &AnyResource) -> Result<String, Error> {
     let wrong = |e: String| Error::new(hmz_api::ErrorKind::Internal, format!("this cannot be written as YAML: {e}"));
     serde_saphyr::to_string(resource).map_err(|e| wrong(e.to_string()))
 }
+
+/// Writes resources as one text of as many documents, which [`crate::read`] takes back.
+///
+/// # Errors
+/// As [`to_yaml`].
+pub fn to_yaml_all<'a>(resources: impl IntoIterator<Item = &'a AnyResource>) -> Result<String, Error> {
+    let texts: Vec<String> = resources.into_iter().map(to_yaml).collect::<Result<_, _>>()?;
+    Ok(texts.join("---\n"))
+}

@@ -22,7 +22,7 @@ mod suggest;
 mod tree;
 
 pub use document::read;
-pub use emit::to_yaml;
+pub use emit::{to_yaml, to_yaml_all};
 pub use paths::read_paths;
 pub use place::Context;
 pub use report::{Report, into_error};

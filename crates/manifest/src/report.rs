@@ -71,12 +71,28 @@ pub(crate) struct At {
     pub column: usize,
 }
 
+/// The lines of a text as YAML counts them: a carriage return alone ends one too.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text).filter(|t| !t.is_empty());
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some(end) = text.find(['\r', '\n']) else {
+            rest = None;
+            return Some(text);
+        };
+        let after = &text[end..];
+        let next = after.strip_prefix("\r\n").unwrap_or(&after[1..]);
+        rest = Some(next).filter(|t| !t.is_empty());
+        Some(&text[..end])
+    })
+}
+
 /// How much of a long line a snippet shows.
 const SNIPPET_WIDTH: usize = 160;
 
 /// The line at `at` and a caret under the column.
 pub(crate) fn snippet(text: &str, at: At) -> String {
-    let Some(line) = text.lines().nth(at.line.saturating_sub(1)) else { return String::new() };
+    let Some(line) = lines(text).nth(at.line.saturating_sub(1)) else { return String::new() };
     let start = at.column.saturating_sub(SNIPPET_WIDTH * 3 / 4);
     let shown: String = line.chars().skip(start).take(SNIPPET_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let number = at.line.to_string();

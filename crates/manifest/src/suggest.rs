@@ -6,7 +6,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known
         .into_iter()
         .map(|k| (distance(&lower, &k.to_lowercase().replace('-', "_")), k))
-        .filter(|(d, k)| *d <= (k.chars().count().max(lower.chars().count()) / 3).max(1))
+        .filter(|(d, k)| *d <= (k.chars().count().max(lower.chars().count()) / 3).max(1) && *d < k.chars().count())
         .min_by_key(|(d, _)| *d)
         .map(|(_, k)| k)
 }

@@ -1,1 +1,25 @@
-//! hmz-server
+//! The daemon: the API over a Unix socket, and everything the controllers need of this machine.
+//!
+//! It is crash-only: it may be killed at any moment, nothing that runs ends with it, and the next one goes on from the store,
+//! the daemons' own lists and the journals.
+#![forbid(unsafe_code)]
+
+mod attach;
+mod callers;
+mod counted;
+mod epics;
+mod files;
+mod idle;
+mod instance;
+mod listen;
+mod paths;
+mod process;
+mod routes;
+mod runners;
+mod serve;
+mod settings;
+mod world;
+
+pub use paths::Paths;
+pub use process::ProcessId;
+pub use serve::{Config, State, serve};

@@ -29,37 +29,70 @@ impl fmt::Display for AgentSpec {
             write!(f, "@{account}")?;
         }
         write!(f, "/{}", self.model)?;
-        if let Some(effort) = &self.effort {
-            write!(f, ":{effort}")?;
+        match &self.effort {
+            Some(effort) => write!(f, ":{effort}"),
+            // the end of the model would be read as an effort
+            None if self.model.rsplit_once(':').is_some_and(|(_, tail)| is_effort(tail)) => f.write_str(":auto"),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Whether what follows the last colon is an effort: nothing, or words joined by spaces, dashes and underscores. Anything
+/// else belongs to the model, which may hold colons itself.
+fn is_effort(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' '))
+}
+
+/// Why a text is no agent.
+enum Wrong {
+    Shape,
+    /// An `@` without an account; what stands before it.
+    Account(String),
+}
+
+impl Wrong {
+    fn say(&self, expected: &str) -> String {
+        match self {
+            Self::Shape => format!("expected {expected}<harness>[@<provider>]/<model>[:<effort>]"),
+            Self::Account(cli) => format!("expected an account after @, as in {cli}@deepseek/MODEL:EFFORT"),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<AgentSpec, Wrong> {
+    let word =
+        |w: &str| !w.is_empty() && !w.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '=' | ',' | '@'));
+    let (head, tail) = text.trim().split_once('/').ok_or(Wrong::Shape)?;
+    let (cli, account) = match head.split_once('@') {
+        Some((cli, account)) => (cli.trim(), Some(account.trim())),
+        None => (head.trim(), None),
+    };
+    let (model, effort) = match tail.rsplit_once(':') {
+        Some((model, effort)) if is_effort(effort) => (model.trim(), effort.trim()),
+        _ => (tail.trim(), ""),
+    };
+    if !word(cli) || model.is_empty() || model.contains(char::is_control) {
+        return Err(Wrong::Shape);
+    }
+    match account {
+        Some("") => return Err(Wrong::Account(cli.to_owned())),
+        Some(account) if !word(account) => return Err(Wrong::Shape),
+        _ => {}
+    }
+    let effort = Some(effort).filter(|e| !e.is_empty() && *e != "auto");
+    Ok(AgentSpec {
+        cli: cli.to_owned(),
+        account: account.map(str::to_owned),
+        model: model.to_owned(),
+        effort: effort.map(str::to_owned),
+    })
 }
 
 impl FromStr for AgentSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::usage(format!("'{text}': expected <harness>[@<provider>]/<model>[:<effort>]"));
-        let (head, tail) = text.trim().split_once('/').ok_or_else(wrong)?;
-        let (cli, account) = match head.split_once('@') {
-            Some((_, "")) => {
-                return Err(Error::usage(format!("'{text}': expected an account after @, as in {head}deepseek/MODEL:EFFORT")));
-            }
-            Some((cli, account)) => (cli, Some(account.to_owned())),
-            None => (head, None),
-        };
-        // what follows the last colon is an effort only if it is a word; a model may hold colons itself
-        let (model, effort) = match tail.rsplit_once(':') {
-            Some((model, effort)) if effort.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ')) => {
-                (model, Some(effort))
-            }
-            _ => (tail, None),
-        };
-        if cli.is_empty() || model.is_empty() || cli.contains(char::is_whitespace) {
-            return Err(wrong());
-        }
-        let effort = effort.filter(|e| !e.is_empty() && *e != "auto").map(str::to_owned);
-        Ok(Self { cli: cli.to_owned(), account, model: model.to_owned(), effort })
+        parse(text).map_err(|wrong| Error::usage(format!("'{text}': {}", wrong.say(""))))
     }
 }
 
@@ -113,14 +146,26 @@ impl AgentArg {
                 if let Some(role) = role.filter(|r| !is_identifier(r)) {
                     return Err(Error::usage(format!("-a '{item}': the role '{role}' is not an identifier")));
                 }
-                let spec = text.parse::<AgentSpec>().map_err(|e| {
-                    if e.message.contains("expected an account") {
-                        return Error::usage(format!("-a {}", e.message));
-                    }
-                    Error::usage(format!("-a '{item}': expected [<role>=]<harness>[@<provider>]/<model>[:<effort>]"))
-                })?;
+                let spec = parse(text).map_err(|wrong| Error::usage(format!("-a '{item}': {}", wrong.say("[<role>=]"))))?;
                 Ok(Self { role: role.map(str::to_owned), spec })
             })
             .collect()
+    }
+
+    /// Reads every `-a` of a command line.
+    ///
+    /// # Errors
+    /// A usage error that quotes the item, or names a role that is given twice.
+    pub fn parse_flags<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> Result<Vec<Self>, Error> {
+        let mut args: Vec<Self> = Vec::new();
+        for value in values {
+            for arg in Self::parse_all(value.as_ref())? {
+                if let Some(role) = arg.role.as_deref().filter(|r| args.iter().any(|a| a.role.as_deref() == Some(*r))) {
+                    return Err(Error::usage(format!("-a: the role '{role}' is given twice")));
+                }
+                args.push(arg);
+            }
+        }
+        Ok(args)
     }
 }

@@ -63,6 +63,9 @@ fn parse(text: &str, role: &str) -> Result<EnvSpec, String> {
                     "only ssh takes a host nobody saved; {word}@<name> names a {word} runtime saved on the runtimes page of /settings"
                 ));
             }
+            if !is_ssh_host(provider) {
+                return Err(format!("'{}' is not an ssh host, as [user@]host[:port]", provider.trim_matches(['[', ']'])));
+            }
             return Err("a host nobody saved is not supported yet; save it under a name".into());
         }
         RuntimeRef::check_name(provider).map_err(|e| e.message)?;
@@ -70,11 +73,27 @@ fn parse(text: &str, role: &str) -> Result<EnvSpec, String> {
         return Err("ssh needs a host: ssh@<saved host>/x, or ssh@[user@host:port]/x for a host not saved".into());
     }
     let workdir = match rest {
+        "" if provider.is_none() => {
+            return Err("expected <role>=<backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one".into());
+        }
         "" => None,
         dir if dir == "/~" || dir.starts_with("/~/") => Some(dir[1..].to_owned()),
         dir => Some(dir.to_owned()),
     };
     Ok(EnvSpec { runtime: RuntimeRef { backend, name: provider.map(str::to_owned) }, workdir })
+}
+
+/// Whether a bracketed provider is `[user@]host[:port]`.
+fn is_ssh_host(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) else { return false };
+    let word = |w: &str| {
+        w.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            && w.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'%' | b'+' | b'-'))
+    };
+    let (user, host) = inner.split_once('@').map_or((None, inner), |(u, h)| (Some(u), h));
+    let (host, port) = host.split_once(':').map_or((host, None), |(h, p)| (h, Some(p)));
+    let is_port = |p: &str| (1..=5).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_digit());
+    word(host) && user.is_none_or(word) && port.is_none_or(is_port)
 }
 
 /// One item of `-e`.
@@ -109,5 +128,22 @@ impl EnvArg {
                 Ok(Self { role: role.to_owned(), spec })
             })
             .collect()
+    }
+
+    /// Reads every `-e` of a command line.
+    ///
+    /// # Errors
+    /// A usage error that quotes the item, or names a role that is given twice.
+    pub fn parse_flags<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> Result<Vec<Self>, Error> {
+        let mut args: Vec<Self> = Vec::new();
+        for value in values {
+            for arg in Self::parse_all(value.as_ref())? {
+                if args.iter().any(|a| a.role == arg.role) {
+                    return Err(Error::usage(format!("-e: the role '{}' is given twice", arg.role)));
+                }
+                args.push(arg);
+            }
+        }
+        Ok(args)
     }
 }

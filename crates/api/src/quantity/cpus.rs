@@ -7,6 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+/// The most thousandths anybody means; a sum of shares stays far from the end of a u64.
+const MOST: u64 = 1_000_000_000_000;
+
 /// A number of CPUs, kept in thousandths so that shares add up exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cpus(u64);
@@ -33,10 +36,11 @@ impl Cpus {
     /// Says what is wrong with it.
     pub fn from_f64(n: f64) -> Result<Self, QuantityError> {
         let millis = n * 1000.0;
-        if !n.is_finite() || n < 0.0 || millis > 1e12 {
+        if !n.is_finite() || n < 0.0 || millis > MOST as f64 {
             return Err(QuantityError(format!("'{n}' is not a number of CPUs")));
         }
-        if (millis - millis.round()).abs() > 1e-6 * millis.max(1.0) {
+        // what a decimal fraction loses as a float, and not more
+        if (millis - millis.round()).abs() > (millis * 1e-14).max(1e-9) {
             return Err(QuantityError(format!("'{n}' CPUs is finer than a thousandth")));
         }
         Ok(Self(millis.round() as u64))
@@ -58,12 +62,16 @@ impl fmt::Display for Cpus {
 impl FromStr for Cpus {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = text.trim();
-        if let Some(millis) = text.strip_suffix('m') {
-            return millis.parse().map(Self).map_err(|_| QuantityError(format!("'{text}' is not a number of CPUs")));
+        let wrong = || QuantityError(format!("'{text}' is not a number of CPUs"));
+        let trimmed = text.trim();
+        if let Some(millis) = trimmed.strip_suffix('m') {
+            let millis = Some(millis).filter(|m| m.bytes().all(|b| b.is_ascii_digit())).and_then(|m| m.parse().ok());
+            return millis.filter(|n| *n <= MOST).map(Self).ok_or_else(wrong);
         }
-        let n: f64 = text.parse().map_err(|_| QuantityError(format!("'{text}' is not a number of CPUs")))?;
-        Self::from_f64(n)
+        if !super::is_decimal(trimmed) {
+            return Err(wrong());
+        }
+        trimmed.parse().map_err(|_| wrong()).and_then(Self::from_f64)
     }
 }
 
@@ -86,7 +94,10 @@ impl<'de> Deserialize<'de> for Cpus {
                 f.write_str("a number of CPUs, such as 4 or 0.5")
             }
             fn visit_u64<E: de::Error>(self, n: u64) -> Result<Cpus, E> {
-                n.checked_mul(1000).map(Cpus).ok_or_else(|| E::custom("too many CPUs"))
+                n.checked_mul(1000)
+                    .filter(|n| *n <= MOST)
+                    .map(Cpus)
+                    .ok_or_else(|| E::custom(format!("'{n}' is not a number of CPUs")))
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<Cpus, E> {
                 u64::try_from(n).map_err(|_| E::custom(format!("CPUs cannot be negative: {n}"))).and_then(|n| self.visit_u64(n))

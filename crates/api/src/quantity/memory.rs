@@ -76,7 +76,7 @@ impl FromStr for Memory {
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(1u64 << shift).map(Self).ok_or_else(wrong);
         }
-        if shift == 0 {
+        if shift == 0 || !super::is_decimal(number) {
             return Err(wrong());
         }
         let n: f64 = number.parse().map_err(|_| wrong())?;

@@ -8,6 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The most seconds anybody means (about 30,000 years): adding it to a clock does not overflow.
+const MOST_SECONDS: u64 = 1_000_000_000_000;
+
 /// A length of time, exact to a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(Duration);
@@ -60,7 +63,10 @@ impl FromStr for Span {
         let secs = if trimmed.contains(':') {
             let parts: Vec<&str> = trimmed.split(':').collect();
             let [h, m, s] = parts.as_slice() else { return Err(wrong()) };
-            let part = |p: &str| p.parse::<u32>().map_err(|_| wrong());
+            let part = |p: &str| match p.bytes().all(|b| b.is_ascii_digit()) {
+                true => p.parse::<u32>().map_err(|_| wrong()),
+                false => Err(wrong()),
+            };
             let (h, m, s) = (part(h)?, part(m)?, part(s)?);
             if m > 59 || s > 59 {
                 return Err(wrong());
@@ -69,17 +75,21 @@ impl FromStr for Span {
         } else {
             let mut lower = trimmed.to_ascii_lowercase();
             if let Some(iso) = lower.strip_prefix('p') {
-                // the `t` only parts days from hours; months and years have no fixed length and are refused
-                lower = match iso.split_once('t') {
-                    Some((date, time)) if !date.contains('m') => format!("{date}{time}"),
-                    None if !iso.contains('m') => iso.to_string(),
-                    _ => return Err(wrong()),
+                // months and years have no fixed length and are refused; a unit is on its own side of the `t`
+                let (date, time) = iso.split_once('t').map_or((iso, None), |(date, time)| (date, Some(time)));
+                let only = |text: &str, units: &[char]| {
+                    text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || units.contains(&(b as char)))
                 };
+                let whole = iso.ends_with(|c: char| c.is_ascii_alphabetic() && c != 't');
+                if !whole || !only(date, &['w', 'd']) || !only(time.unwrap_or_default(), &['h', 'm', 's']) || iso.contains("ms") {
+                    return Err(wrong());
+                }
+                lower = format!("{date}{}", time.unwrap_or_default());
             }
             units(&lower).ok_or_else(wrong)?
         };
         let millis = secs * 1000.0;
-        if !millis.is_finite() || !(0.0..1e15).contains(&millis) {
+        if !millis.is_finite() || !(0.0..=MOST_SECONDS as f64 * 1000.0).contains(&millis) {
             return Err(wrong());
         }
         Ok(Self(Duration::from_millis(millis.round() as u64)))
@@ -91,13 +101,14 @@ fn units(text: &str) -> Option<f64> {
     if text.is_empty() {
         return None;
     }
+    let number = |text: &str| Some(text).filter(|t| super::is_decimal(t)).and_then(|t| t.parse::<f64>().ok());
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return text.parse().ok();
+        return number(text);
     }
     let (mut rest, mut total, mut seen) = (text, 0.0, Vec::new());
     while !rest.is_empty() {
         let at = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let n: f64 = rest[..at].parse().ok()?;
+        let n = number(&rest[..at])?;
         let tail = &rest[at..];
         let (unit, next) = if let Some(t) = tail.strip_prefix("ms") { ("ms", t) } else { tail.split_at_checked(1)? };
         let scale = match unit {
@@ -134,10 +145,15 @@ impl<'de> Deserialize<'de> for Span {
                 f.write_str("a duration, such as 90 (seconds), 10m or 1h30m")
             }
             fn visit_u64<E: de::Error>(self, n: u64) -> Result<Span, E> {
-                Ok(Span(Duration::from_secs(n)))
+                if n > MOST_SECONDS {
+                    return n.to_string().parse().map_err(E::custom);
+                }
+                Ok(Span::from_secs(n))
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<Span, E> {
-                u64::try_from(n).map(Span::from_secs).map_err(|_| E::custom(format!("a duration cannot be negative: {n}")))
+                u64::try_from(n)
+                    .map_err(|_| E::custom(format!("a duration cannot be negative: {n}")))
+                    .and_then(|n| self.visit_u64(n))
             }
             fn visit_f64<E: de::Error>(self, n: f64) -> Result<Span, E> {
                 n.to_string().parse().map_err(E::custom)

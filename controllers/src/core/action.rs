@@ -1,0 +1,60 @@
+//! What a reconcile wants next, as a value.
+
+use hmz_drivers::DriverError;
+use hmz_store::StoreError;
+use std::time::Duration;
+
+/// When to look at a key again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Action {
+    pub(crate) after: Option<Duration>,
+    pub(crate) gone: bool,
+}
+
+impl Action {
+    /// When something changes, or at the next resync.
+    pub const fn await_change() -> Self {
+        Self { after: None, gone: false }
+    }
+
+    /// After this long at the latest.
+    pub const fn requeue(after: Duration) -> Self {
+        Self { after: Some(after), gone: false }
+    }
+
+    /// Never, unless somebody asks: there is nothing of that key.
+    pub const fn gone() -> Self {
+        Self { after: None, gone: true }
+    }
+
+    /// The earlier of two.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        match (self.after, other.after) {
+            (Some(a), Some(b)) => Self::requeue(a.min(b)),
+            (Some(a), None) | (None, Some(a)) => Self::requeue(a),
+            (None, None) => Self::await_change(),
+        }
+    }
+}
+
+/// Why a reconcile did not get through; it is tried again.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReconcileError {
+    /// The store did not do it; a conflict is tried again at once.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The daemon did not.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Something else did not.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl ReconcileError {
+    /// Whether somebody wrote meanwhile, so that looking again at once is right.
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(e) if e.is_conflict())
+    }
+}

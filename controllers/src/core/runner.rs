@@ -1,0 +1,143 @@
+//! Works a queue off.
+
+use super::{Action, Backoff, Queue, ReconcileError};
+use async_trait::async_trait;
+use futures::stream::{FuturesUnordered, StreamExt};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// How long work in hand may take to end once a drain began; what is not done then is dropped and gone on with after a restart.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Drives one kind. Every await may be the last one: what it does has to be right when begun again from the store.
+#[async_trait]
+pub trait Reconciler: Send + Sync + 'static {
+    /// For logs.
+    fn name(&self) -> &'static str;
+
+    /// Looks at `key` and drives it one way on.
+    async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError>;
+}
+
+/// How a reconciler is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many keys at once.
+    pub concurrency: usize,
+    /// When a key is looked at again though nobody asked; a fifth of it is random.
+    pub resync: Duration,
+    /// How long to wait after a failure.
+    pub backoff: Backoff,
+}
+
+/// Where looks are asked for. Clones ask the same queue.
+#[derive(Debug, Clone)]
+pub struct Requests(mpsc::UnboundedSender<(String, Duration, &'static str)>);
+
+impl Requests {
+    /// The two ends. What is asked for is deduplicated as soon as it is received, so that the channel stays short.
+    pub fn channel() -> (Self, mpsc::UnboundedReceiver<(String, Duration, &'static str)>) {
+        let (send, receive) = mpsc::unbounded_channel();
+        (Self(send), receive)
+    }
+
+    /// Asks for a look now.
+    pub fn ask(&self, key: impl Into<String>, reason: &'static str) {
+        self.ask_after(key, Duration::ZERO, reason);
+    }
+
+    /// Asks for a look after a while.
+    pub fn ask_after(&self, key: impl Into<String>, after: Duration, reason: &'static str) {
+        // nobody receives once a drain began; then nothing more is looked at
+        let _ = self.0.send((key.into(), after, reason));
+    }
+}
+
+/// Works until `stop`, then ends what is in hand (for 5 s at most).
+pub async fn work(
+    reconciler: &dyn Reconciler,
+    options: Options,
+    seed: u64,
+    mut requests: mpsc::UnboundedReceiver<(String, Duration, &'static str)>,
+    stop: CancellationToken,
+) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut queue = Queue::<String>::default();
+    let mut failures: HashMap<String, u32> = HashMap::new();
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < options.concurrency
+            && let Some((key, reason)) = queue.take(Instant::now())
+        {
+            let span = tracing::debug_span!("reconcile", kind = reconciler.name(), key = %key, reason);
+            running.push(async move { (reconciler.reconcile(&key).await, key) }.instrument(span));
+        }
+        let next = if running.len() < options.concurrency { queue.next_at() } else { None };
+        let due = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some((result, key)) = running.next(), if !running.is_empty() => {
+                queue.done(&key);
+                let after = settle(reconciler.name(), &key, result, &options, &mut failures, &mut random);
+                if let Some(after) = after {
+                    queue.ask(key, Instant::now() + after, "requeued");
+                }
+            }
+            Some((key, after, reason)) = requests.recv() => queue.ask(key, Instant::now() + after, reason),
+            () = due => {}
+        }
+    }
+    let rest = async { while running.next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, rest).await.is_err() {
+        tracing::debug!(kind = reconciler.name(), "left work in hand; it goes on after the next start");
+    }
+}
+
+/// When to look at a key again after a reconcile of it; `None`: when asked.
+fn settle(
+    kind: &str,
+    key: &str,
+    result: Result<Action, ReconcileError>,
+    options: &Options,
+    failures: &mut HashMap<String, u32>,
+    random: &mut StdRng,
+) -> Option<Duration> {
+    match result {
+        Ok(action) => {
+            failures.remove(key);
+            match action.after {
+                Some(after) => Some(after),
+                None if action.gone || options.resync.is_zero() => None,
+                None => Some(options.resync.mul_f64(1.0 - 0.2 * random.random::<f64>())),
+            }
+        }
+        Err(error) => {
+            let count = failures.entry(key.to_owned()).or_default();
+            *count = count.saturating_add(1);
+            // somebody else's write is no failure of ours, but a livelock must not spin either
+            let after = if error.is_conflict() && *count <= 3 {
+                Duration::from_millis(1)
+            } else {
+                options.backoff.delay(*count, random.random::<f64>())
+            };
+            if error.is_conflict() {
+                tracing::debug!(kind, key, %error, "looks again");
+            } else {
+                tracing::warn!(kind, key, %error, ?after, "tries again");
+            }
+            Some(after)
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Carrying plans out. No choices are made here but when to stop.
+
+use super::plan::{self, Boxes, Observed, Owner, Start, Step, after_probe, plan};
+use super::{FINALIZER, look, outcome};
+use crate::core::{Action, ReconcileError};
+use crate::world::World;
+use futures::StreamExt;
+use hmz_api::Resource;
+use hmz_api::condition::ConditionStatus::False;
+use hmz_api::kinds::Environment;
+use hmz_api::kinds::condition::CREATED;
+use hmz_api::launch::BoxAddress;
+use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Progress, ProgressSink, Target, Want};
+use hmz_store::Change;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// More steps than any way through has.
+const STEPS: usize = 24;
+/// How often the hold is made young again while a pull goes on.
+const RENEW: Duration = Duration::from_secs(10);
+/// How often the progress of a pull is written at most.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// What one step leaves to do.
+enum Next {
+    /// Look again, knowing this of the daemon.
+    Look(Option<Boxes>),
+    /// Enough for now.
+    Done(Action),
+}
+
+/// Drives one environment as far as it goes now.
+pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileError> {
+    let mut known = None;
+    for _ in 0..STEPS {
+        let Some(env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
+        let seen = look::look(world, &env, known.take()).await?;
+        let planned = plan(&env, &seen);
+        let mut env = env;
+        env.status = planned.status;
+        let env = world.store.update_status(env).await?;
+        match execute(world, env, &seen, planned.step).await? {
+            Next::Look(boxes) => known = boxes,
+            Next::Done(action) => return Ok(action),
+        }
+    }
+    Ok(Action::requeue(Duration::from_secs(1)))
+}
+
+async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, step: Step) -> Result<Next, ReconcileError> {
+    match step {
+        Step::Wait(action) => Ok(Next::Done(action)),
+        Step::AddFinalizer => {
+            let mut env = env;
+            env.metadata.finalizers.push(FINALIZER.into());
+            world.store.update(env).await?;
+            Ok(Next::Look(None))
+        }
+        Step::DeleteSelf => {
+            world.store.delete::<Environment>(env.name()).await?;
+            Ok(Next::Look(None))
+        }
+        Step::Release => release(world, env).await,
+        Step::Teardown(target, key) => match remove(world, &target, &key).await {
+            Ok(()) => release(world, env).await,
+            Err(error) => {
+                let mut env = env;
+                let unreachable = matches!(error, ReconcileError::Driver(DriverError::Unreachable { .. }));
+                outcome::removal_failed(&mut env, &error.to_string(), unreachable, world.clock.now());
+                world.store.update_status(env).await?;
+                Err(error)
+            }
+        },
+        Step::Discard(target, key) => {
+            remove(world, &target, &key).await?;
+            Ok(Next::Look(None))
+        }
+        Step::Replace(target, key) => {
+            remove(world, &target, &key).await?;
+            let mut env = env;
+            outcome::next_incarnation(&mut env, world.clock.now());
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
+        }
+        Step::Resolve(target) => resolve(world, env, &target).await,
+        Step::Admit(target, want) => admit(world, env, &target, want).await,
+        Step::Pull(target, key, image) => pull(world, env, &target, &key, &image).await,
+        Step::Start(target, start) => begin(world, env, &target, *start).await,
+        Step::Probe(address) => probe(world, env, seen.owner, &address).await,
+    }
+}
+
+/// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.
+pub async fn remove(world: &World, target: &Target, key: &BoxKey) -> Result<(), ReconcileError> {
+    driver(world, target)?.remove(target, key).await?;
+    world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))
+}
+
+fn driver(world: &World, target: &Target) -> Result<Arc<dyn Driver>, ReconcileError> {
+    let found = world.drivers.get(&target.runtime.backend).cloned();
+    found.ok_or_else(|| ReconcileError::Other(format!("{} is not driven by this version", target.runtime.backend)))
+}
+
+async fn release(world: &World, env: Resource<Environment>) -> Result<Next, ReconcileError> {
+    let mut env = env;
+    env.metadata.finalizers.retain(|f| f != FINALIZER);
+    world.store.update(env).await?;
+    Ok(Next::Look(None))
+}
+
+async fn resolve(world: &World, mut env: Resource<Environment>, target: &Target) -> Result<Next, ReconcileError> {
+    match driver(world, target)?.probe(target).await {
+        Ok(facts) => {
+            env.status.endpoint = Some(facts.endpoint);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
+        }
+        Err(error) => {
+            outcome::admission_failed(&mut env, &error, world.clock.now());
+            world.store.update_status(env).await?;
+            again(error)
+        }
+    }
+}
+
+/// After a failure: what can be tried again is, by the error policy; the rest waits for a change.
+fn again(error: DriverError) -> Result<Next, ReconcileError> {
+    if error.is_retryable() {
+        return Err(error.into());
+    }
+    Ok(Next::Done(Action::requeue(plan::REFUSED_RETRY)))
+}
+
+async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, want: Want) -> Result<Next, ReconcileError> {
+    let answer = driver(world, target)?.admit(target, std::slice::from_ref(&want)).await;
+    let now = world.clock.now();
+    match answer {
+        Ok(Admitted::Held(shares)) => {
+            outcome::held(&mut env, shares.into_iter().next().unwrap_or_default(), now);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
+        }
+        Ok(Admitted::Short(short)) => {
+            outcome::not_held(&mut env, False, outcome::INSUFFICIENT, &short.message, now);
+            world.store.update_status(env).await?;
+            Ok(Next::Done(Action::requeue(plan::ROOM_RETRY)))
+        }
+        Err(error) => {
+            outcome::admission_failed(&mut env, &error, now);
+            world.store.update_status(env).await?;
+            again(error)
+        }
+    }
+}
+
+async fn pull(
+    world: &World,
+    env: Resource<Environment>,
+    target: &Target,
+    key: &BoxKey,
+    image: &str,
+) -> Result<Next, ReconcileError> {
+    let driver = driver(world, target)?;
+    let latest: Arc<Mutex<Option<String>>> = Arc::default();
+    let sink: ProgressSink = {
+        let latest = latest.clone();
+        Arc::new(move |progress: Progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.text))
+    };
+    let mut changes = world.store.watch(Some("Environment"), Some(env.metadata.resource_version))?;
+    let mut env = env;
+    let mut pulled = driver.ensure_image(target, image, sink);
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut renewed = tokio::time::Instant::now();
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = &mut pulled => break result,
+            change = changes.next() => {
+                let Some(Ok(event)) = change else { return Ok(Next::Look(None)) };
+                let (metadata, same) = (event.change.resource().metadata(), event.name == env.metadata.name);
+                let gone = matches!(event.change, Change::Deleted(_)) || metadata.is_deleting();
+                if same && (gone || metadata.generation != env.metadata.generation) {
+                    return Ok(Next::Look(None)); // a pull nobody wants any more ends here
+                }
+            }
+            _ = tick.tick() => {
+                let text = latest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(text) = text {
+                    outcome::pulling(&mut env, &text, world.clock.now());
+                    env = world.store.update_status(env).await?;
+                }
+                if renewed.elapsed() >= RENEW {
+                    renewed = tokio::time::Instant::now();
+                    match driver.renew(target, std::slice::from_ref(key)).await {
+                        Err(DriverError::Transient(why)) => {
+                            outcome::hold_lost(&mut env, &why, world.clock.now());
+                            world.store.update_status(env).await?;
+                            return Ok(Next::Look(None));
+                        }
+                        // a daemon that does not answer now may do so before the hold ages out
+                        Ok(()) | Err(_) => {}
+                    }
+                }
+            }
+        }
+    };
+    drop(pulled);
+    let now = world.clock.now();
+    match result {
+        Ok(()) => {
+            outcome::pulled(&mut env, now);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
+        }
+        Err(error) => {
+            if !error.is_retryable() {
+                remove(world, target, key).await?;
+            }
+            outcome::pull_failed(&mut env, &error, now);
+            world.store.update_status(env).await?;
+            again(error)
+        }
+    }
+}
+
+async fn begin(world: &World, mut env: Resource<Environment>, target: &Target, start: Start) -> Result<Next, ReconcileError> {
+    let files = match world.files.prepare(&start.key).await {
+        Ok(files) => files,
+        Err(error) => {
+            outcome::set(&mut env, CREATED, False, "Failed", &error.message, world.clock.now());
+            world.store.update_status(env).await?;
+            return Err(ReconcileError::Other(error.message));
+        }
+    };
+    let spec = BoxSpec {
+        key: start.key,
+        run: start.run,
+        image: start.image,
+        workdir: PathBuf::from(start.workdir),
+        share: start.share,
+        limit: start.limit,
+        lease: start.lease,
+        guest: files,
+    };
+    let answer = driver(world, target)?.start(target, &spec).await;
+    let now = world.clock.now();
+    match answer {
+        Ok(started) => {
+            outcome::started(&mut env, &started, &spec.guest, now);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
+        }
+        Err(error) => {
+            outcome::start_failed(&mut env, &error, now);
+            world.store.update_status(env).await?;
+            again(error)
+        }
+    }
+}
+
+async fn probe(
+    world: &World,
+    mut env: Resource<Environment>,
+    owner: Owner,
+    address: &BoxAddress,
+) -> Result<Next, ReconcileError> {
+    let answer = world.probe.check(address).await;
+    let now = world.clock.now();
+    outcome::probed(&mut env, &answer, now);
+    let env = world.store.update_status(env).await?;
+    Ok(Next::Done(after_probe(&env, owner, now)))
+}

@@ -1,0 +1,70 @@
+//! Seeing what an environment's plan needs.
+
+use super::plan::{Boxes, Observed, Owner, owner_run, target_of};
+use crate::core::ReconcileError;
+use crate::runtime;
+use crate::world::World;
+use hmz_api::Resource;
+use hmz_api::kinds::condition::RUNNING;
+use hmz_api::kinds::{Environment, Run};
+use hmz_drivers::Purpose;
+
+/// Looks. `known` is what a step of this very pass saw of the daemon; it is not asked again then.
+pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxes>) -> Result<Observed, ReconcileError> {
+    let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
+    let saved = runtime::find(&world.store, used).await?;
+    let unreadable = saved.as_ref().and_then(runtime::unreadable);
+    let going = env.metadata.is_deleting();
+    // one that is on its way out takes nothing new, and is still there for what it has
+    let runtime = saved.filter(|r| env.status.container_id.is_some() || going || !r.metadata.is_deleting()).map(|r| r.spec);
+    let owner = owner(world, env).await?;
+    let caller = env.metadata.uid.and_then(|uid| world.callers.get(uid));
+    let caller = caller.or_else(|| owner_run(env).and_then(|o| world.callers.get(o.uid)));
+    let boxes = match known {
+        Some(boxes) => boxes,
+        None if going || env.status.container_id.is_none() => Boxes::NotAsked,
+        None => ask(world, env, runtime.as_ref()).await,
+    };
+    Ok(Observed {
+        now: world.clock.now(),
+        instance: world.instance.clone(),
+        runtime,
+        unreadable,
+        driven: world.drivers.contains_key(&used.backend),
+        local_endpoint: caller.and_then(|c| c.docker_endpoint),
+        owner,
+        boxes,
+    })
+}
+
+async fn owner(world: &World, env: &Resource<Environment>) -> Result<Owner, ReconcileError> {
+    let Some(reference) = owner_run(env) else { return Ok(Owner::Nobody) };
+    let run = world.store.get::<Run>(&reference.name).await?.filter(|r| r.metadata.uid == Some(reference.uid));
+    Ok(match run {
+        None => Owner::Ended,
+        Some(run) if run.status.is_complete() => Owner::Ended,
+        Some(run) if run.status.conditions.is_true(RUNNING) => Owner::Running,
+        Some(_) => Owner::Preparing,
+    })
+}
+
+async fn ask(world: &World, env: &Resource<Environment>, runtime: Option<&hmz_api::kinds::RuntimeSpec>) -> Boxes {
+    let target = target_of(env, runtime);
+    let Some(driver) = world.drivers.get(&target.runtime.backend) else {
+        return Boxes::Unreachable(format!("{} is not driven by this version", target.runtime.backend));
+    };
+    match driver.list(&target).await {
+        Err(error) => Boxes::Unreachable(error.to_string()),
+        Ok(listed) => Boxes::Seen(
+            listed
+                .into_iter()
+                .filter(|b| b.purpose == Purpose::Box)
+                .find(|b| {
+                    b.key.as_ref().is_some_and(|k| {
+                        k.instance == world.instance && Some(k.uid) == env.metadata.uid && k.incarnation == env.status.incarnation
+                    })
+                })
+                .map(|b| b.state),
+        ),
+    }
+}

@@ -1,0 +1,225 @@
+//! What became of a step, as conditions. Pure.
+
+use hmz_api::Resource;
+use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
+use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
+use hmz_api::kinds::{Environment, Share};
+use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
+use jiff::Timestamp;
+
+/// Reason: it cannot be as declared.
+pub const REFUSED: &str = "Refused";
+/// Reason: its share is given back, because its start was refused or its box ended.
+pub const RELEASED: &str = "Released";
+/// Reason: its share was lost before its box was there; it is asked for again.
+pub const LOST: &str = "Lost";
+/// Reason: there is no room at the moment.
+pub const INSUFFICIENT: &str = "Insufficient";
+/// Reason: the kernel killed the box for memory.
+pub const OUT_OF_MEMORY: &str = "OutOfMemory";
+/// Reason: the box's first process ended.
+pub const EXITED: &str = "Exited";
+/// Reason: somebody removed the box.
+pub const REMOVED_BY_HAND: &str = "RemovedByHand";
+/// Reason: the box is gone and nobody knows why.
+pub const UNKNOWN: &str = "Unknown";
+/// Reason: the guest in a run's box never answered.
+pub const GUEST_SILENT: &str = "GuestSilent";
+
+/// Whether a reason says that a box ended.
+pub fn is_death(reason: &str) -> bool {
+    [OUT_OF_MEMORY, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+}
+
+/// Sets a condition at the environment's generation.
+pub fn set(env: &mut Resource<Environment>, kind: &str, status: ConditionStatus, reason: &str, message: &str, now: Timestamp) {
+    env.status.conditions.set(kind, status, reason, message, env.metadata.generation, now);
+}
+
+/// Says that a condition still holds at this generation.
+pub fn keep(env: &mut Resource<Environment>, kind: &str) {
+    let generation = env.metadata.generation;
+    for condition in env.status.conditions.0.iter_mut().filter(|c| c.kind == kind) {
+        condition.observed_generation = generation;
+    }
+}
+
+/// `Ready` is what the first of the others that does not hold says.
+pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
+    let short = [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY].into_iter().find_map(|kind| {
+        let condition = env.status.conditions.get(kind);
+        match condition {
+            Some(c) if c.status == True => None,
+            Some(c) => Some((c.status, c.reason.clone(), c.message.clone())),
+            None => Some((False, "Pending".into(), String::new())),
+        }
+    });
+    // how a box ended says more than that its share was given back
+    let death = env.status.conditions.get(CREATED).filter(|c| c.status != True && (is_death(&c.reason) || c.reason == REFUSED));
+    let death = death.map(|c| (c.status, c.reason.clone(), c.message.clone()));
+    let image = env.status.conditions.get(IMAGE_READY).filter(|c| c.status != True && c.reason == REFUSED);
+    let image = image.map(|c| (c.status, c.reason.clone(), c.message.clone()));
+    let was = env.status.conditions.is_true(READY);
+    match short.map(|short| death.or(image).unwrap_or(short)) {
+        Some((status, reason, message)) => set(env, READY, status, &reason, &message, now),
+        None => {
+            set(env, READY, True, "Ready", "", now);
+            if !was {
+                env.status.started_at = Some(now);
+            }
+        }
+    }
+}
+
+/// Its share is held.
+pub fn held(env: &mut Resource<Environment>, share: Share, now: Timestamp) {
+    env.status.share = Some(share);
+    set(env, SCHEDULED, True, "Held", "", now);
+    for kind in [CREATED, GUEST_READY] {
+        if env.status.conditions.get(kind).is_none_or(|c| c.status != True) {
+            set(env, kind, False, "Pending", "", now);
+        }
+    }
+    sum_up(env, now);
+}
+
+/// Its share is not held, for this reason.
+pub fn not_held(env: &mut Resource<Environment>, status: ConditionStatus, reason: &str, message: &str, now: Timestamp) {
+    env.status.share = None;
+    set(env, SCHEDULED, status, reason, message, now);
+    sum_up(env, now);
+}
+
+/// The daemon failed before the share was held.
+pub fn admission_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+    let (status, reason) = match error {
+        DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
+        DriverError::Refused(_) | DriverError::Foreign(_) => (False, REFUSED),
+        DriverError::Transient(_) => (False, "Failed"),
+    };
+    not_held(env, status, reason, &error.to_string(), now);
+}
+
+/// How far the pull is.
+pub fn pulling(env: &mut Resource<Environment>, progress: &str, now: Timestamp) {
+    set(env, IMAGE_READY, False, "Pulling", progress, now);
+    sum_up(env, now);
+}
+
+/// The image is there.
+pub fn pulled(env: &mut Resource<Environment>, now: Timestamp) {
+    set(env, IMAGE_READY, True, "Present", "", now);
+    sum_up(env, now);
+}
+
+/// The image could not be had. The hold of one that was refused is given back.
+pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+    let (status, reason) = match error {
+        DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
+        DriverError::Transient(_) => (False, "Failed"),
+        DriverError::Refused(_) | DriverError::Foreign(_) => (False, REFUSED),
+    };
+    set(env, IMAGE_READY, status, reason, &error.to_string(), now);
+    if reason == REFUSED {
+        env.status.share = None;
+        set(env, SCHEDULED, False, RELEASED, "", now);
+    }
+    sum_up(env, now);
+}
+
+/// Its box runs.
+pub fn started(env: &mut Resource<Environment>, started: &Started, files: &GuestFiles, now: Timestamp) {
+    env.status.container_id = Some(started.id.clone());
+    env.status.container_name = Some(started.name.clone());
+    env.status.pid = Some(started.pid);
+    env.status.socket_dir = Some(files.socket_dir.display().to_string());
+    env.status.scratch = Some(files.scratch.display().to_string());
+    set(env, CREATED, True, "Started", &started.name, now);
+    set(env, GUEST_READY, False, "Pending", "", now);
+    sum_up(env, now);
+}
+
+/// Its box could not be started; then neither box nor hold is left, unless the daemon does not answer.
+pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+    let message = error.to_string();
+    match error {
+        DriverError::Unreachable { .. } => set(env, CREATED, Unknown, "Unreachable", &message, now),
+        DriverError::Transient(_) => {
+            set(env, CREATED, False, "Failed", &message, now);
+            env.status.share = None;
+            set(env, SCHEDULED, False, LOST, &message, now);
+        }
+        DriverError::Refused(_) | DriverError::Foreign(_) => {
+            set(env, CREATED, False, REFUSED, &message, now);
+            // the image may be what was wrong: it is looked for again
+            set(env, IMAGE_READY, False, "Pending", "", now);
+            env.status.share = None;
+            set(env, SCHEDULED, False, RELEASED, "", now);
+        }
+    }
+    sum_up(env, now);
+}
+
+/// The hold aged out before the box was there.
+pub fn hold_lost(env: &mut Resource<Environment>, why: &str, now: Timestamp) {
+    not_held(env, False, LOST, why, now);
+}
+
+/// The guest answered, or did not.
+pub fn probed(env: &mut Resource<Environment>, answer: &Result<(), String>, now: Timestamp) {
+    match answer {
+        Ok(()) => set(env, GUEST_READY, True, "Answered", "", now),
+        Err(why) => set(env, GUEST_READY, False, "NotAnswering", why, now),
+    }
+    sum_up(env, now);
+}
+
+/// Its box is not running any more.
+pub fn died(env: &mut Resource<Environment>, state: Option<&BoxState>, now: Timestamp) {
+    let (reason, message) = match state {
+        Some(BoxState::Exited(exit)) => ending(exit),
+        None if env.status.lease_seconds.is_none() => (REMOVED_BY_HAND, "the box was removed by somebody".into()),
+        None => (UNKNOWN, "the box is gone: it was removed, or ended itself without an owner".into()),
+        Some(BoxState::Created | BoxState::Running(_)) => (UNKNOWN, "the box does not run".into()),
+    };
+    down(env, reason, &message, now);
+}
+
+fn ending(exit: &Exit) -> (&'static str, String) {
+    match (exit.oom, exit.code) {
+        (true, _) => (OUT_OF_MEMORY, "the box was killed for want of memory".into()),
+        (false, None) => (UNKNOWN, "the box ended, and the daemon does not know how".into()),
+        (false, Some(code)) if (129..=192).contains(&code) => (EXITED, format!("the box was killed by signal {}", code - 128)),
+        (false, Some(code)) => (EXITED, format!("the box ended with status {code}")),
+    }
+}
+
+/// Its box is given up, for this reason.
+pub fn down(env: &mut Resource<Environment>, reason: &str, message: &str, now: Timestamp) {
+    let status = &mut env.status;
+    status.container_id = None;
+    status.container_name = None;
+    status.pid = None;
+    status.share = None;
+    set(env, SCHEDULED, False, RELEASED, "", now);
+    set(env, CREATED, False, reason, message, now);
+    set(env, GUEST_READY, False, reason, "", now);
+    sum_up(env, now);
+}
+
+/// What was there of the incarnation before is gone: the next one begins, on whatever is declared now.
+pub fn next_incarnation(env: &mut Resource<Environment>, now: Timestamp) {
+    let incarnation = env.status.incarnation + 1;
+    let conditions = std::mem::take(&mut env.status.conditions);
+    env.status = hmz_api::kinds::EnvironmentStatus { conditions, incarnation, ..Default::default() };
+    for kind in [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY] {
+        set(env, kind, False, "Pending", "", now);
+    }
+    sum_up(env, now);
+}
+
+/// Its removal did not get through.
+pub fn removal_failed(env: &mut Resource<Environment>, why: &str, unreachable: bool, now: Timestamp) {
+    let (status, reason) = if unreachable { (Unknown, "Unreachable") } else { (False, "NotRemoved") };
+    set(env, READY, status, reason, &format!("could not remove it: {why}"), now);
+}

@@ -1,0 +1,439 @@
+//! What is to be done next about one environment, from what is declared and what was seen. Pure.
+
+use super::{FINALIZER, ROLE_LABEL, outcome};
+use crate::ABANDON;
+use crate::core::Action;
+use crate::target::{known_endpoint, not_saved, target, unsupported};
+use hmz_api::condition::ConditionStatus::{False, True, Unknown};
+use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
+use hmz_api::kinds::{Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
+use hmz_api::launch::BoxAddress;
+use hmz_api::{Kind, OwnerReference, Resource};
+use hmz_drivers::{BoxKey, BoxState, Target, Want};
+use hmz_wire::SOCKET_NAME;
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The image when nobody names one.
+pub const DEFAULT_IMAGE: &str = "python:3.12-slim";
+/// Seconds a run's box lives without an owner when its runtime does not say.
+pub const DEFAULT_LEASE: u64 = 120;
+/// How long after a refused start the same is tried again, at first; half the time it has been down for later on.
+pub const REFUSED_RETRY: Duration = Duration::from_secs(60);
+/// No longer than that.
+pub const REFUSED_RETRY_MAX: Duration = Duration::from_secs(600);
+/// How long after a share was lost it is asked for again.
+pub const LOST_RETRY: Duration = Duration::from_secs(1);
+/// How often one that found no room asks again, besides when something on its daemon changed.
+pub const ROOM_RETRY: Duration = Duration::from_secs(10);
+/// How long the guest of a run's box may take to answer.
+pub const GUEST_LIMIT: Duration = Duration::from_secs(60);
+/// Boxes that die sooner than this after they were ready are not started again at once.
+const SHORT_LIFE: SignedDuration = SignedDuration::from_secs(30);
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// The time.
+    pub now: Timestamp,
+    /// The random id of this HMZ_HOME.
+    pub instance: String,
+    /// The runtime, as saved; `None` when there is none of that name (or it is being deleted).
+    pub runtime: Option<RuntimeSpec>,
+    /// Why its entry in settings.yaml cannot be used, if so.
+    pub unreadable: Option<String>,
+    /// Whether its backend has a driver.
+    pub driven: bool,
+    /// What `local` means to whoever asked.
+    pub local_endpoint: Option<String>,
+    /// The run that owns it.
+    pub owner: Owner,
+    /// What is on the daemon.
+    pub boxes: Boxes,
+}
+
+/// The run that owns an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// None does.
+    Nobody,
+    /// Its runner is not at work yet.
+    Preparing,
+    /// Its runner is at work.
+    Running,
+    /// It has ended, or is not there any more.
+    Ended,
+}
+
+/// What is on the daemon of an environment's box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Boxes {
+    /// It was not asked, since nothing was started.
+    NotAsked,
+    /// It does not answer.
+    Unreachable(String),
+    /// The box of the current incarnation.
+    Seen(Option<BoxState>),
+}
+
+/// What is to be written and then done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The status; written before the step, when it differs.
+    pub status: EnvironmentStatus,
+    /// The step.
+    pub step: Step,
+}
+
+/// One step. Each can be begun again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Nothing, until then.
+    Wait(Action),
+    /// Put the finalizer on.
+    AddFinalizer,
+    /// Ask for its deletion: its owner is gone.
+    DeleteSelf,
+    /// Take the finalizer off.
+    Release,
+    /// Remove box, hold and files, then take the finalizer off.
+    Teardown(Target, BoxKey),
+    /// Remove box, hold and files of one that died.
+    Discard(Target, BoxKey),
+    /// The same, and begin the next incarnation.
+    Replace(Target, BoxKey),
+    /// Ask the daemon where it is, since `local` was not resolved by whoever asked.
+    Resolve(Target),
+    /// Ask for its share.
+    Admit(Target, Want),
+    /// Have the image there, renewing the hold meanwhile.
+    Pull(Target, BoxKey, String),
+    /// Make and start the box.
+    Start(Target, Box<Start>),
+    /// See whether the guest answers.
+    Probe(BoxAddress),
+}
+
+/// A box to start, but for the files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// Which box.
+    pub key: BoxKey,
+    /// The run that owns it.
+    pub run: Option<Uuid>,
+    /// The image.
+    pub image: String,
+    /// The workdir.
+    pub workdir: String,
+    /// The share that was granted.
+    pub share: Share,
+    /// What it is limited to.
+    pub limit: Share,
+    /// How long it lives without an owner.
+    pub lease: Option<Duration>,
+}
+
+/// The run that owns an environment.
+pub fn owner_run(environment: &Resource<Environment>) -> Option<&OwnerReference> {
+    environment.metadata.owner_references.iter().find(|o| o.kind == Run::KIND)
+}
+
+/// Whether its box died and nothing is started in its place.
+pub fn is_down(environment: &Resource<Environment>) -> bool {
+    environment.status.conditions.get(CREATED).is_some_and(|c| c.status == False && outcome::is_death(&c.reason))
+}
+
+/// Which box is the current one.
+pub fn key_of(environment: &Resource<Environment>, instance: &str) -> BoxKey {
+    let metadata = &environment.metadata;
+    let role = metadata.labels.get(ROLE_LABEL).filter(|_| owner_run(environment).is_some());
+    BoxKey {
+        instance: instance.to_owned(),
+        uid: metadata.uid.unwrap_or_default(),
+        incarnation: environment.status.incarnation,
+        role: role.unwrap_or(&metadata.name).clone(),
+    }
+}
+
+/// Where its box is reached; `None` while it has none.
+pub fn address_of(environment: &Resource<Environment>) -> Option<BoxAddress> {
+    let status = &environment.status;
+    Some(BoxAddress {
+        environment: environment.metadata.name.clone(),
+        used: status.used.as_ref()?.resource_name(),
+        socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?),
+        pid: status.pid?,
+        workdir: status.workdir.clone()?,
+        scratch: status.scratch.clone()?,
+    })
+}
+
+/// The target of what was started, or is to be.
+pub fn target_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>) -> Target {
+    let status = &environment.status;
+    target(status.used.as_ref().unwrap_or(&environment.spec.runtime), runtime, status.endpoint.as_deref())
+}
+
+/// The share it asks for.
+pub fn want_of(environment: &Resource<Environment>, instance: &str) -> Want {
+    let spec = &environment.spec;
+    let run = owner_run(environment).map(|o| o.uid);
+    Want { key: key_of(environment, instance), run, cpus: spec.cpus, memory: spec.memory, gpus: spec.gpus }
+}
+
+/// What is to be done.
+pub fn plan(environment: &Resource<Environment>, seen: &Observed) -> Plan {
+    let mut planned = environment.clone();
+    let step = step(&mut planned, seen);
+    if !environment.metadata.is_deleting() && planned.metadata.finalizers.iter().any(|f| f == FINALIZER) {
+        outcome::sum_up(&mut planned, seen.now);
+    }
+    Plan { status: planned.status, step }
+}
+
+fn step(env: &mut Resource<Environment>, seen: &Observed) -> Step {
+    let created = env.status.container_id.is_some();
+    if env.metadata.is_deleting() {
+        return going(env, seen);
+    }
+    if seen.owner == Owner::Ended {
+        return Step::DeleteSelf;
+    }
+    if !env.metadata.finalizers.iter().any(|f| f == FINALIZER) {
+        return Step::AddFinalizer;
+    }
+    if created {
+        return watch(env, seen);
+    }
+    if is_down(env) {
+        return down(env, seen);
+    }
+    bring_up(env, seen)
+}
+
+/// It is to go.
+fn going(env: &Resource<Environment>, seen: &Observed) -> Step {
+    let metadata = &env.metadata;
+    if !metadata.finalizers.iter().any(|f| f == FINALIZER) {
+        return Step::Wait(Action::await_change());
+    }
+    if env.status.incarnation == 0 || metadata.annotations.contains_key(ABANDON) {
+        return Step::Release;
+    }
+    Step::Teardown(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance))
+}
+
+/// Its box was started: see that it lives.
+fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
+    let (target, key) = (target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    match &seen.boxes {
+        Boxes::NotAsked => Step::Wait(Action::await_change()),
+        Boxes::Unreachable(why) => {
+            for kind in [CREATED, GUEST_READY] {
+                outcome::set(env, kind, Unknown, "Unreachable", why, seen.now);
+            }
+            Step::Wait(Action::requeue(Duration::from_secs(5)))
+        }
+        Boxes::Seen(Some(BoxState::Running(pid))) => {
+            let since = env.status.conditions.get(CREATED).map_or(0, |c| c.observed_generation);
+            if since < env.metadata.generation && drifted(env, seen) {
+                return Step::Replace(target, key);
+            }
+            let name = env.status.container_name.clone().unwrap_or_default();
+            outcome::set(env, CREATED, True, "Started", &name, seen.now);
+            for kind in [SCHEDULED, IMAGE_READY] {
+                outcome::keep(env, kind);
+            }
+            let restarted = env.status.pid != Some(*pid);
+            env.status.pid = Some(*pid);
+            answer(env, seen, restarted)
+        }
+        Boxes::Seen(other) => {
+            outcome::died(env, other.as_ref(), seen.now);
+            Step::Discard(target, key)
+        }
+    }
+}
+
+/// Its box runs: see that its guest answers.
+fn answer(env: &mut Resource<Environment>, seen: &Observed, restarted: bool) -> Step {
+    let ready = env.status.conditions.is_true(GUEST_READY) && !restarted;
+    let Some(address) = address_of(env) else { return Step::Wait(Action::await_change()) };
+    if ready {
+        outcome::keep(env, GUEST_READY);
+        // until a runner owns it, its lease is renewed from here
+        let renew = seen.owner == Owner::Preparing && env.status.lease_seconds.is_some();
+        return if renew { Step::Probe(address) } else { Step::Wait(Action::await_change()) };
+    }
+    let since = |kind: &str| env.status.conditions.get(kind).map_or(Duration::ZERO, |c| age(c.last_transition_time, seen.now));
+    if seen.owner == Owner::Preparing && since(CREATED).min(since(GUEST_READY)) > GUEST_LIMIT {
+        let why = env.status.conditions.get(GUEST_READY).map(|c| c.message.clone()).unwrap_or_default();
+        outcome::down(env, outcome::GUEST_SILENT, &why, seen.now);
+        return Step::Discard(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    }
+    Step::Probe(address)
+}
+
+/// How long after a probe the next look is.
+pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Timestamp) -> Action {
+    let status = &environment.status;
+    if status.conditions.is_true(GUEST_READY) {
+        return match status.lease_seconds {
+            Some(lease) if owner == Owner::Preparing => Action::requeue(Duration::from_secs((lease / 3).max(1))),
+            _ => Action::await_change(),
+        };
+    }
+    // often at first, when a guest is about to be there, then more and more rarely
+    let waited = status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
+    Action::requeue((waited / 4).clamp(Duration::from_millis(10), Duration::from_secs(5)))
+}
+
+/// Its box died.
+fn down(env: &mut Resource<Environment>, seen: &Observed) -> Step {
+    let Some(death) = env.status.conditions.get(CREATED).cloned() else { return Step::Wait(Action::await_change()) };
+    let next = Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    if seen.owner != Owner::Nobody {
+        return Step::Wait(Action::await_change()); // nothing re-creates a run's box
+    }
+    if death.observed_generation < env.metadata.generation {
+        return next;
+    }
+    if env.spec.restart == RestartPolicy::Never {
+        return Step::Wait(Action::await_change());
+    }
+    let lived = env.status.started_at.map_or(SignedDuration::ZERO, |at| death.last_transition_time.duration_since(at));
+    let pause = (SHORT_LIFE - lived).clamp(SignedDuration::from_secs(1), SHORT_LIFE);
+    match remaining(death.last_transition_time, pause.unsigned_abs(), seen.now) {
+        Some(rest) => Step::Wait(Action::requeue(rest)),
+        None => next,
+    }
+}
+
+/// Nothing of it runs: the next step to where it does.
+fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
+    for kind in [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY] {
+        if env.status.conditions.get(kind).is_none() {
+            outcome::set(env, kind, False, "Pending", "", seen.now);
+        }
+    }
+    if superseded(env, seen) {
+        return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    }
+    let wanted = env.spec.runtime.clone();
+    let Some(runtime) = &seen.runtime else {
+        let why = not_saved(&wanted, None);
+        outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
+        return Step::Wait(Action::await_change());
+    };
+    let refusal = seen.unreadable.clone().or_else(|| unsupported(&wanted, runtime, seen.driven));
+    let workdir = match workdir(env, runtime) {
+        Ok(dir) if refusal.is_none() => dir,
+        found => {
+            let why = refusal.or(found.err()).unwrap_or_default();
+            outcome::set(env, SCHEDULED, False, outcome::REFUSED, &why, seen.now);
+            return Step::Wait(Action::await_change());
+        }
+    };
+    let image = env.spec.image.clone().or_else(|| runtime.image.clone()).unwrap_or_else(|| DEFAULT_IMAGE.into());
+    if env.status.image.as_ref() != Some(&image) {
+        outcome::set(env, IMAGE_READY, False, "Pending", "", seen.now);
+    }
+    env.status.incarnation = env.status.incarnation.max(1);
+    env.status.used.get_or_insert(wanted);
+    env.status.image = Some(image.clone());
+    env.status.workdir = Some(workdir.clone());
+    let owned = seen.owner != Owner::Nobody;
+    env.status.lease_seconds = owned.then(|| runtime.lease.map_or(DEFAULT_LEASE, |lease| lease.duration().as_secs().max(1)));
+    // nothing but a hold, which ages out, can be at the address it had before
+    if let Some(endpoint) = known_endpoint(runtime, seen.local_endpoint.as_deref()) {
+        env.status.endpoint = Some(endpoint);
+    }
+    let target = target_of(env, Some(runtime));
+    if env.status.endpoint.is_none() {
+        return Step::Resolve(target);
+    }
+    let key = key_of(env, &seen.instance);
+    if !env.status.conditions.is_true(SCHEDULED) {
+        return match admission_pause(env, seen.now) {
+            _ if owned => Step::Wait(Action::await_change()),
+            Some(rest) => Step::Wait(Action::requeue(rest)),
+            None => Step::Admit(target, want_of(env, &seen.instance)),
+        };
+    }
+    if !env.status.conditions.is_true(IMAGE_READY) {
+        return Step::Pull(target, key, image);
+    }
+    let share = env.status.share.clone().unwrap_or_default();
+    let limit = Share { cpus: share.cpus.or(runtime.cpus), memory: share.memory.or(runtime.memory), gpus: share.gpus.clone() };
+    let lease = env.status.lease_seconds.map(Duration::from_secs);
+    let run = owner_run(env).map(|o| o.uid);
+    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease }))
+}
+
+/// Whether what is under way was for something else than what is declared now.
+fn superseded(env: &Resource<Environment>, seen: &Observed) -> bool {
+    let (spec, status) = (&env.spec, &env.status);
+    if status.incarnation == 0 || seen.owner != Owner::Nobody {
+        return false;
+    }
+    let share = status.share.as_ref().filter(|_| status.conditions.is_true(SCHEDULED));
+    let endpoint = seen.runtime.as_ref().and_then(|r| known_endpoint(r, seen.local_endpoint.as_deref()));
+    let may_be_started = status.conditions.is_true(IMAGE_READY);
+    status.used.as_ref().is_some_and(|used| *used != spec.runtime)
+        || share.is_some_and(|s| s.cpus != spec.cpus || s.memory != spec.memory)
+        || (may_be_started && endpoint.is_some() && status.endpoint.is_some() && endpoint != status.endpoint)
+}
+
+/// How long it is until its share may be asked for again; `None`: now.
+pub fn admission_pause(env: &Resource<Environment>, now: Timestamp) -> Option<Duration> {
+    let scheduled = env.status.conditions.get(SCHEDULED)?;
+    let pause = match scheduled.reason.as_str() {
+        outcome::LOST => LOST_RETRY,
+        outcome::RELEASED if scheduled.observed_generation >= env.metadata.generation => {
+            let down = env.status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
+            (down / 2).clamp(REFUSED_RETRY, REFUSED_RETRY_MAX)
+        }
+        _ => return None,
+    };
+    remaining(scheduled.last_transition_time, pause, now)
+}
+
+/// The directory it works in.
+///
+/// # Errors
+/// The refusal, in words.
+pub fn workdir(env: &Resource<Environment>, runtime: &RuntimeSpec) -> Result<String, String> {
+    let Some(dir) = env.spec.workdir.clone().or_else(|| runtime.workdir.clone()) else {
+        return Err(
+            "expected <backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one".into()
+        );
+    };
+    if !dir.starts_with('/') {
+        return Err(format!("{dir} is neither absolute nor under ~"));
+    }
+    Ok(dir)
+}
+
+/// Whether what was started is not what is declared now.
+fn drifted(env: &Resource<Environment>, seen: &Observed) -> bool {
+    let (spec, status) = (&env.spec, &env.status);
+    let runtime = seen.runtime.clone().unwrap_or_default();
+    let image = spec.image.clone().or(runtime.image).unwrap_or_else(|| DEFAULT_IMAGE.into());
+    let share = status.share.clone().unwrap_or_default();
+    status.image.as_ref() != Some(&image)
+        || status.workdir != spec.workdir.clone().or(runtime.workdir)
+        || status.used.as_ref() != Some(&spec.runtime)
+        || share.cpus != spec.cpus
+        || share.memory != spec.memory
+}
+
+/// How long ago; zero for the future.
+pub fn age(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or_default()
+}
+
+/// What is left of `pause` since `then`; `None` when it is over.
+pub fn remaining(then: Timestamp, pause: Duration, now: Timestamp) -> Option<Duration> {
+    pause.checked_sub(age(then, now)).filter(|rest| !rest.is_zero())
+}

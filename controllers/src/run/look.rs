@@ -1,0 +1,77 @@
+//! Seeing what a run's plan needs.
+
+use super::plan::{Observed, environment_name};
+use crate::core::ReconcileError;
+use crate::environment::plan::owner_run;
+use crate::runtime;
+use crate::world::{RunnerState, World};
+use hmz_api::kinds::condition::ACCEPTED;
+use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
+use hmz_api::{Error, Resource};
+use std::collections::BTreeMap;
+
+/// Looks.
+pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, ReconcileError> {
+    let uid = run.metadata.uid.unwrap_or_default();
+    let caller = world.callers.get(uid).unwrap_or_default();
+    let complete = run.status.is_complete();
+    let going = run.metadata.is_deleting();
+    let runner = if complete && !going { None } else { runner(world, run).await };
+    let environments = world.store.list::<Environment>().await?;
+    let names: Vec<String> = run.spec.environments.keys().map(|role| environment_name(run.name(), role)).collect();
+    let mut owned = BTreeMap::new();
+    let mut taken = Vec::new();
+    for env in environments {
+        if owner_run(&env).is_some_and(|o| o.uid == uid) {
+            owned.insert(env.metadata.name.clone(), env);
+        } else if names.contains(&env.metadata.name) {
+            taken.push(env.metadata.name);
+        }
+    }
+    let mut runtimes = BTreeMap::new();
+    let mut flow = None;
+    let mut agents = Ok(());
+    if !complete && !going && runner.is_none() {
+        for request in run.spec.environments.values() {
+            let reference = request.place().runtime;
+            if !runtimes.contains_key(&reference) {
+                let found = runtime::find(&world.store, &reference).await?;
+                runtimes.insert(reference, found);
+            }
+        }
+        flow = Some(find_flow(world, &run.spec.flow, &caller.cwd).await?);
+        if !run.status.conditions.is_true(ACCEPTED) {
+            agents = world.runners.check(&run.spec.agents, &caller).await;
+        }
+    }
+    Ok(Observed {
+        now: world.clock.now(),
+        instance: world.instance.clone(),
+        driven: world.drivers.keys().copied().collect(),
+        flow,
+        agents,
+        runtimes,
+        owned,
+        taken,
+        runner,
+        caller,
+    })
+}
+
+/// A stored flow wins over one on disk or built in.
+async fn find_flow(world: &World, name: &str, cwd: &str) -> Result<Result<FlowSpec, Error>, ReconcileError> {
+    if let Some(flow) = world.store.get::<Flow>(name).await?.filter(|f| !f.metadata.is_deleting()) {
+        return Ok(Ok(flow.spec));
+    }
+    Ok(world.flows.find(name, cwd).await.map(|(spec, _source)| spec))
+}
+
+async fn runner(world: &World, run: &Resource<Run>) -> Option<(String, RunnerState)> {
+    let epic = run.status.epic.as_deref()?;
+    let runner = match &run.status.runner {
+        Some(runner) => runner.clone(),
+        None => world.runners.find(epic).await?,
+    };
+    let state = world.runners.observe(&runner, epic).await;
+    Some((runner, state))
+}

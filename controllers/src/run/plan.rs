@@ -1,0 +1,417 @@
+//! What is to be done next about one run, from what is declared and what was seen. Pure.
+
+use super::FINALIZER;
+use super::refusal::{self, Runtimes};
+use crate::core::Action;
+use crate::environment::plan::{address_of, admission_pause, is_down, remaining, target_of, want_of};
+use crate::environment::{self, ROLE_LABEL, outcome};
+use crate::target::known_endpoint;
+use crate::world::RunnerState;
+use crate::{ABANDON, CANCEL};
+use hmz_api::condition::ConditionStatus::{False, True};
+use hmz_api::journal::Outcome;
+use hmz_api::kinds::condition::{ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, IMAGE_READY, READY, RUNNING, SCHEDULED};
+use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, FlowSpec, RestartPolicy, RoleStatus, Run, RunStatus};
+use hmz_api::launch::{CallerContext, RunLaunch};
+use hmz_api::{Backend, Error, Kind, OwnerReference, Resource};
+use hmz_drivers::{Target, Want};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a runner that was asked to end may take until it is killed.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// How often a runner is looked at.
+pub const FOLLOW: Duration = Duration::from_secs(1);
+/// How often one that found no room asks again, besides when something on a daemon changed.
+pub const ROOM_RETRY: Duration = Duration::from_secs(5);
+/// Reason of `EnvironmentsReady` while there is no room.
+pub const WAITING: &str = "Waiting";
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// The time.
+    pub now: Timestamp,
+    /// The random id of this HMZ_HOME.
+    pub instance: String,
+    /// Backends that have a driver.
+    pub driven: Vec<Backend>,
+    /// The flow; looked up until the runner is at work.
+    pub flow: Option<Result<FlowSpec, Error>>,
+    /// Whether its agents could run at all; asked until it is accepted.
+    pub agents: Result<(), Error>,
+    /// The runtimes its roles are put on.
+    pub runtimes: Runtimes,
+    /// The environments it owns, by name.
+    pub owned: BTreeMap<String, Resource<Environment>>,
+    /// Names of its environments that belong to somebody else.
+    pub taken: Vec<String>,
+    /// Its runner, when there is one or one may be there.
+    pub runner: Option<(String, RunnerState)>,
+    /// What the verb passed along.
+    pub caller: CallerContext,
+}
+
+/// What is to be written and then done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The status; written before the step, when it differs.
+    pub status: RunStatus,
+    /// The step.
+    pub step: Step,
+}
+
+/// A part of a gang that is on one runtime.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Where.
+    pub target: Target,
+    /// Environments' names, in the order of `wants`.
+    pub names: Vec<String>,
+    /// What each asks for.
+    pub wants: Vec<Want>,
+}
+
+/// One step. Each can be begun again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Nothing, until then.
+    Wait(Action),
+    /// The status says more now; plan again.
+    Again,
+    /// Put the finalizer on.
+    AddFinalizer,
+    /// Make the environments that are not there yet.
+    CreateEnvironments(Vec<Resource<Environment>>),
+    /// Ask for the shares of all, runtime by runtime, all or none.
+    Admit(Vec<Group>),
+    /// Make the journal's directory.
+    OpenEpic,
+    /// Start the runner.
+    Start(Box<RunLaunch>),
+    /// Ask the runner to end, or end it; look again after that.
+    EndRunner {
+        /// Which.
+        runner: String,
+        /// Whether it had its time.
+        kill: bool,
+    },
+    /// Ask for the deletion of environments.
+    DeleteEnvironments(Vec<String>),
+    /// Take the finalizer off.
+    Release,
+    /// Ask for its own deletion: its time after the end is over.
+    DeleteSelf,
+}
+
+/// The name of a role's environment: `<run>-<role>`, in the letters of names.
+pub fn environment_name(run: &str, role: &str) -> String {
+    let role: String = role.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect();
+    format!("{run}-{}", role.trim_matches('-'))
+}
+
+/// What is to be done.
+pub fn plan(run: &Resource<Run>, seen: &Observed) -> Plan {
+    let mut planned = run.clone();
+    let step = step(&mut planned, seen);
+    Plan { status: planned.status, step }
+}
+
+fn step(run: &mut Resource<Run>, seen: &Observed) -> Step {
+    let held = run.metadata.finalizers.iter().any(|f| f == FINALIZER);
+    if run.metadata.is_deleting() {
+        return if held { going(run, seen) } else { Step::Wait(Action::await_change()) };
+    }
+    if run.status.is_complete() {
+        return after(run, seen);
+    }
+    if !held {
+        return Step::AddFinalizer;
+    }
+    if let Some(asked) = run.metadata.annotations.get(CANCEL).cloned() {
+        // a time that cannot be read counts as long ago
+        let asked = asked.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH);
+        return cancel(run, seen, asked);
+    }
+    if let Some((runner, state)) = &seen.runner {
+        return follow(run, seen, runner, state);
+    }
+    prepare(run, seen)
+}
+
+/// It ended: how, why.
+pub fn complete(run: &mut Resource<Run>, how: Outcome, message: &str, now: Timestamp) {
+    let reason = how.reason();
+    if how == Outcome::Refused && !run.status.conditions.is_true(ACCEPTED) {
+        set(run, ACCEPTED, False, reason, message, now);
+    }
+    if run.status.conditions.is_true(RUNNING) {
+        set(run, RUNNING, False, reason, "", now);
+    }
+    set(run, COMPLETE, True, reason, message, now);
+    run.status.finished_at.get_or_insert(now);
+}
+
+fn set(run: &mut Resource<Run>, kind: &str, status: hmz_api::ConditionStatus, reason: &str, message: &str, now: Timestamp) {
+    run.status.conditions.set(kind, status, reason, message, run.metadata.generation, now);
+}
+
+fn refuse(run: &mut Resource<Run>, error: &Error, now: Timestamp) -> Step {
+    complete(run, Outcome::Refused, &refusal::message(error), now);
+    Step::Again
+}
+
+/// It is to go: first its runner, then its environments, then itself.
+fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
+    let asked = run.metadata.deletion_timestamp.unwrap_or(seen.now);
+    match &seen.runner {
+        Some((runner, RunnerState::Alive)) => {
+            let kill = remaining(asked, GRACE, seen.now).is_none();
+            return Step::EndRunner { runner: runner.clone(), kill };
+        }
+        Some((_, state)) if !run.status.is_complete() => ended(run, state, seen.now),
+        None if !run.status.is_complete() => complete(run, Outcome::Cancelled, "it was deleted", seen.now),
+        _ => {}
+    }
+    match clean_up(seen) {
+        Some(step) if !run.metadata.annotations.contains_key(ABANDON) => step,
+        _ => Step::Release,
+    }
+}
+
+/// It has ended: nothing of it stays but itself, for its time.
+fn after(run: &Resource<Run>, seen: &Observed) -> Step {
+    if let Some(step) = clean_up(seen) {
+        return step;
+    }
+    let (Some(ttl), Some(finished)) = (run.spec.ttl_after_finish, run.status.finished_at) else {
+        return Step::Wait(Action::await_change());
+    };
+    match remaining(finished, ttl.duration(), seen.now) {
+        Some(rest) => Step::Wait(Action::requeue(rest)),
+        None => Step::DeleteSelf,
+    }
+}
+
+/// The environments that are still there.
+fn clean_up(seen: &Observed) -> Option<Step> {
+    let left: Vec<String> = seen.owned.values().filter(|e| !e.metadata.is_deleting()).map(|e| e.metadata.name.clone()).collect();
+    match (seen.owned.is_empty(), left.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(Step::Wait(Action::await_change())),
+        (false, false) => Some(Step::DeleteEnvironments(left)),
+    }
+}
+
+/// Somebody asked for its end.
+fn cancel(run: &mut Resource<Run>, seen: &Observed, asked: Timestamp) -> Step {
+    match &seen.runner {
+        Some((runner, RunnerState::Alive)) => {
+            Step::EndRunner { runner: runner.clone(), kill: remaining(asked, GRACE, seen.now).is_none() }
+        }
+        Some((_, RunnerState::Died)) => {
+            complete(run, Outcome::Cancelled, "", seen.now); // it was asked to end and did
+            Step::Again
+        }
+        Some((_, state)) => {
+            ended(run, state, seen.now);
+            Step::Again
+        }
+        None => {
+            complete(run, Outcome::Cancelled, "it was cancelled before it started", seen.now);
+            Step::Again
+        }
+    }
+}
+
+fn ended(run: &mut Resource<Run>, state: &RunnerState, now: Timestamp) {
+    match state {
+        RunnerState::Alive => {}
+        RunnerState::Ended(how, message) => complete(run, *how, message, now),
+        RunnerState::Died => complete(run, Outcome::Failed, "the run's runner died", now),
+    }
+}
+
+/// Its runner is there.
+fn follow(run: &mut Resource<Run>, seen: &Observed, runner: &str, state: &RunnerState) -> Step {
+    run.status.runner = Some(runner.to_owned());
+    run.status.started_at.get_or_insert(seen.now);
+    if *state == RunnerState::Alive {
+        set(run, RUNNING, True, "Started", "", seen.now);
+        return Step::Wait(Action::requeue(FOLLOW));
+    }
+    ended(run, state, seen.now);
+    Step::Again
+}
+
+/// It has not started yet.
+fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
+    let now = seen.now;
+    let flow = match &seen.flow {
+        Some(Ok(flow)) => flow,
+        Some(Err(error)) => return refuse(run, error, now),
+        None => return Step::Wait(Action::requeue(FOLLOW)),
+    };
+    if !run.status.conditions.is_true(ACCEPTED) {
+        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven).and_then(|()| seen.agents.clone());
+        if let Err(error) = checked {
+            return refuse(run, &error, now);
+        }
+        if let Some(name) = seen.taken.first() {
+            let error = Error::refused(format!("environment '{name}' is there already and is not one of this run's"));
+            return refuse(run, &error, now);
+        }
+        set(run, ACCEPTED, True, "Accepted", "", now);
+    }
+    let roles: Vec<String> = flow.environments.keys().cloned().collect();
+    let mut missing = Vec::new();
+    for role in &roles {
+        let name = environment_name(run.name(), role);
+        match (seen.owned.contains_key(&name), run.status.environments.get(role)) {
+            (true, _) => {
+                let place = run.spec.environments.get(role).map(|r| r.place().runtime);
+                run.status.environments.insert(role.clone(), RoleStatus { environment: Some(name), used: place });
+            }
+            (false, Some(_)) => {
+                complete(run, Outcome::Failed, &format!("environment '{name}' was deleted"), now);
+                return Step::Again;
+            }
+            (false, None) => missing.extend(declare(run, flow, role, seen)),
+        }
+    }
+    if !missing.is_empty() {
+        return Step::CreateEnvironments(missing);
+    }
+    let gang: Vec<&Resource<Environment>> =
+        roles.iter().filter_map(|role| seen.owned.get(&environment_name(run.name(), role))).collect();
+    if let Some((how, message)) = gang.iter().find_map(|e| failure(e)) {
+        complete(run, how, &message, now);
+        return Step::Again;
+    }
+    if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
+        return admit(run, &gang, seen);
+    }
+    let ready = gang.iter().filter(|e| e.status.conditions.is_true(READY)).count();
+    if ready < gang.len() {
+        let waiting = gang.iter().find(|e| !e.status.conditions.is_true(READY)).map_or("", |e| e.name());
+        set(run, ENVIRONMENTS_READY, False, "Starting", waiting, now);
+        return Step::Wait(Action::await_change());
+    }
+    set(run, ENVIRONMENTS_READY, True, "Ready", "", now);
+    let Some(epic) = run.status.epic.clone() else { return Step::OpenEpic };
+    let boxes = roles.iter().zip(&gang).filter_map(|(role, e)| Some((role.clone(), address_of(e)?))).collect();
+    Step::Start(Box::new(RunLaunch {
+        name: run.metadata.name.clone(),
+        uid: run.metadata.uid.unwrap_or_default(),
+        flow_name: run.spec.flow.clone(),
+        flow: flow.clone(),
+        task: run.spec.task.clone(),
+        agents: run.spec.agents.clone(),
+        boxes,
+        params: run.spec.params.clone(),
+        epic,
+        caller: seen.caller.clone(),
+    }))
+}
+
+/// A role's environment, as it is to be made.
+fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) -> Option<Resource<Environment>> {
+    let place = run.spec.environments.get(role)?.place();
+    let asked = flow.environments.get(role)?;
+    let runtime = seen.runtimes.get(&place.runtime)?.as_ref();
+    let home = seen.caller.env.get("HOME").map(String::as_str);
+    let workdir = place.workdir.or_else(|| runtime.and_then(|r| r.spec.workdir.clone())).map(|dir| under(&dir, home));
+    let spec = EnvironmentSpec {
+        runtime: place.runtime.clone(),
+        workdir,
+        image: place.image.or_else(|| asked.image.clone()),
+        cpus: place.cpus.or(asked.cpus),
+        memory: place.memory.or(asked.memory),
+        gpus: place.gpus.or(asked.gpus),
+        restart: RestartPolicy::Never,
+    };
+    let mut env = Resource::<Environment>::new(environment_name(run.name(), role), spec);
+    env.metadata.labels.insert(ROLE_LABEL.into(), role.into());
+    env.metadata.finalizers.push(environment::FINALIZER.into());
+    env.metadata.owner_references.push(OwnerReference {
+        kind: Run::KIND.into(),
+        name: run.metadata.name.clone(),
+        uid: run.metadata.uid.unwrap_or_default(),
+    });
+    env.metadata.generation = 1;
+    // what names derive from is in the store before anything is asked of a daemon
+    env.status.incarnation = 1;
+    env.status.used = Some(place.runtime);
+    let local = seen.caller.docker_endpoint.as_deref();
+    env.status.endpoint = runtime.and_then(|r| known_endpoint(&r.spec, local));
+    outcome::set(&mut env, SCHEDULED, False, "Pending", "", seen.now);
+    Some(env)
+}
+
+/// `~` and `~/…` under the home of whoever asked.
+fn under(dir: &str, home: Option<&str>) -> String {
+    match (dir.strip_prefix('~'), home) {
+        (Some(rest), Some(home)) => format!("{home}{rest}"),
+        _ => dir.to_owned(),
+    }
+}
+
+/// Why an environment will not become ready.
+fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
+    let conditions = &env.status.conditions;
+    let role = env.metadata.labels.get(ROLE_LABEL).unwrap_or(&env.metadata.name);
+    if env.metadata.is_deleting() {
+        return Some((Outcome::Failed, format!("environment '{}' was deleted", env.name())));
+    }
+    if is_down(env) {
+        let why = conditions.get(CREATED).map(|c| c.message.clone()).unwrap_or_default();
+        return Some((Outcome::Failed, format!("'{role}' did not come up: {why}")));
+    }
+    [SCHEDULED, IMAGE_READY, CREATED].into_iter().find_map(|kind| {
+        let refused = conditions.get(kind).filter(|c| c.status == False && c.reason == outcome::REFUSED)?;
+        Some((Outcome::Refused, refused.message.clone()))
+    })
+}
+
+/// Its gang is to be admitted, or goes on waiting.
+fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observed) -> Step {
+    let waiting = run.status.conditions.get(ENVIRONMENTS_READY).filter(|c| c.reason == WAITING).cloned();
+    if let (Some(condition), Some(limit)) = (&waiting, run.spec.wait_for) {
+        let since = run.status.conditions.get(ACCEPTED).map_or(seen.now, |c| c.last_transition_time);
+        if remaining(since, limit.duration(), seen.now).is_none() {
+            let error = Error::refused(format!("{} (it waited {limit})", condition.message));
+            return refuse(run, &error, seen.now);
+        }
+    }
+    // an address that only the daemon's machine can tell is found out by the environment's controller first
+    if gang.iter().any(|e| e.status.endpoint.is_none()) {
+        return Step::Wait(Action::await_change());
+    }
+    if let Some(rest) = gang.iter().filter_map(|e| admission_pause(e, seen.now)).max() {
+        return Step::Wait(Action::requeue(rest));
+    }
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for env in gang {
+        let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
+        let spec = seen.runtimes.get(used).and_then(Option::as_ref).map(|r| &r.spec);
+        let target = target_of(env, spec);
+        // in the order of names, so that two runs that span the same daemons do not hold half each for long
+        let place = format!("{} {}", used.resource_name(), env.status.endpoint.as_deref().unwrap_or_default());
+        let group = groups.entry(place).or_insert_with(|| Group { target, names: Vec::new(), wants: Vec::new() });
+        group.names.push(env.metadata.name.clone());
+        group.wants.push(want_of(env, &seen.instance));
+    }
+    Step::Admit(groups.into_values().collect())
+}
+
+/// No room was found: it is refused or waits, as it says. `could_fit`: whether it would on an empty daemon.
+pub fn no_room(run: &mut Resource<Run>, message: &str, could_fit: bool, now: Timestamp) -> Step {
+    if !could_fit || run.spec.admission.unwrap_or_default() == Admission::Refuse {
+        return refuse(run, &Error::refused(message), now);
+    }
+    set(run, ENVIRONMENTS_READY, False, WAITING, message, now);
+    let since = run.status.conditions.get(ACCEPTED).map_or(now, |c| c.last_transition_time);
+    let rest = run.spec.wait_for.and_then(|limit| remaining(since, limit.duration(), now));
+    Step::Wait(Action::requeue(rest.map_or(ROOM_RETRY, |rest| rest.min(ROOM_RETRY))))
+}

@@ -1,0 +1,140 @@
+//! What refuses a run before anything of it starts, in the words people know. Pure.
+
+use crate::target::{not_saved, unsupported};
+use hmz_api::condition::ConditionStatus;
+use hmz_api::kinds::condition::COMPLETE;
+use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, Step};
+use hmz_api::{Backend, Error, Resource, RuntimeRef};
+use std::collections::BTreeMap;
+
+/// Parts the sentence of a refusal from its hints in a condition's message.
+const PART: &str = "\n\n";
+
+/// What a run's environment roles are put on: each runtime, when there is one of that name.
+pub type Runtimes = BTreeMap<RuntimeRef, Option<Resource<Runtime>>>;
+
+/// As it stands in a condition: the sentence, then its hints.
+pub fn message(error: &Error) -> String {
+    std::iter::once(error.message.clone()).chain(error.hints.iter().cloned()).collect::<Vec<_>>().join(PART)
+}
+
+/// The error of a run that was refused, with its hints, as `hmz exec` says it; `None` for any other run.
+pub fn of(run: &Resource<Run>) -> Option<Error> {
+    let complete = run.status.conditions.get(COMPLETE)?;
+    if complete.status != ConditionStatus::True || complete.reason != "Refused" {
+        return None;
+    }
+    let mut parts = complete.message.split(PART).map(str::to_owned);
+    let error = Error::refused(parts.next().unwrap_or_default());
+    Some(parts.fold(error, Error::hint))
+}
+
+/// Whether the run is well formed: every role has somebody or some place, and each place can be had in principle.
+///
+/// # Errors
+/// The refusal.
+pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: &[Backend]) -> Result<(), Error> {
+    let name = &run.spec.flow;
+    roles(name, "agent role", flow.agents.keys(), run.spec.agents.keys())?;
+    if let Some(missing) = missing(flow.agents.keys(), |role| run.spec.agents.contains_key(role)) {
+        return Err(Error::refused(format!("{name} needs an agent for {missing}; specify each with -a ROLE=CLI/MODEL:EFFORT")));
+    }
+    roles(name, "environment role", flow.environments.keys(), run.spec.environments.keys())?;
+    if let Some(missing) = missing(flow.environments.keys(), |role| run.spec.environments.contains_key(role)) {
+        let how = "specify each with -e ROLE=BACKEND[@PROVIDER]/WORKDIR";
+        return Err(Error::refused(format!("{name} needs an environment for {missing}; {how}")));
+    }
+    for (role, request) in &run.spec.environments {
+        place(role, request, runtimes, driven)?;
+    }
+    for step in &flow.steps {
+        if let Step::Turn { agent, environment, .. } = step {
+            harness(run, agent, environment, runtimes)?;
+        }
+    }
+    Ok(())
+}
+
+fn quoted<'a>(words: impl Iterator<Item = &'a String>) -> String {
+    words.map(|w| format!("'{w}'")).collect::<Vec<_>>().join(", ")
+}
+
+fn missing<'a>(roles: impl Iterator<Item = &'a String>, has: impl Fn(&str) -> bool) -> Option<String> {
+    Some(quoted(roles.filter(|role| !has(role)))).filter(|text| !text.is_empty())
+}
+
+fn roles<'a>(
+    flow: &str,
+    what: &str,
+    known: impl Iterator<Item = &'a String> + Clone,
+    given: impl Iterator<Item = &'a String>,
+) -> Result<(), Error> {
+    for role in given {
+        if !known.clone().any(|k| k == role) {
+            let known = quoted(known);
+            let available = if known.is_empty() { "there are none".into() } else { format!("available roles are {known}") };
+            return Err(Error::refused(format!("{flow} has no {what} '{role}'; {available}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether one environment role can be put where it is put.
+fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: &[Backend]) -> Result<(), Error> {
+    let place = request.place();
+    let item = match request {
+        EnvironmentRequest::Text(spec) => format!("-e '{role}={spec}': "),
+        EnvironmentRequest::Place(_) => format!("'{role}': "),
+    };
+    let refused = |why: String| Err(Error::refused(format!("{item}{why}")));
+    let is_driven = driven.contains(&place.runtime.backend);
+    let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).filter(|r| !r.metadata.is_deleting());
+    if is_driven && saved.is_none() {
+        return refused(not_saved(&place.runtime, Some(role)));
+    }
+    let spec = saved.map(|r| r.spec.clone()).unwrap_or_default();
+    if let Some(why) = unsupported(&place.runtime, &spec, is_driven) {
+        return refused(why);
+    }
+    if let Some(why) = saved.and_then(crate::runtime::unreadable) {
+        return Err(Error::refused(why));
+    }
+    match place.workdir.as_deref().or(spec.workdir.as_deref()) {
+        None => refused(
+            "expected <role>=<backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one"
+                .into(),
+        ),
+        Some(dir) if dir.starts_with('/') || dir == "~" || dir.starts_with("~/") => Ok(()),
+        Some(dir) => refused(format!("{dir} is neither absolute nor under ~")),
+    }
+}
+
+/// Whether an agent can work in an environment: for now its CLI has to run here.
+fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runtimes) -> Result<(), Error> {
+    let (Some(spec), Some(request)) = (run.spec.agents.get(agent), run.spec.environments.get(environment)) else {
+        let what = format!("{}: a turn of '{agent}' in '{environment}' names a role the flow does not have", run.spec.flow);
+        return Err(Error::refused(what));
+    };
+    let place = request.place();
+    let runtime = &place.runtime;
+    let saved = runtimes.get(runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
+    let why = match &saved.harness {
+        Harness::Local => return Ok(()),
+        Harness::Env => "a CLI in the environment is not supported yet".to_owned(),
+        Harness::On(_) => "a CLI in a second environment is not supported yet".to_owned(),
+    };
+    let (at, cli, setting) = (runtime.at(), &spec.cli, &saved.harness);
+    let text = format!(
+        "{at}: {cli}'s harness cannot run where its harness setting ({setting}) says: {why}; set the harness of the runtime it is on to local"
+    );
+    let name = runtime.name.as_deref().unwrap_or("here");
+    let workdir = place.workdir.as_deref().unwrap_or_default();
+    let slash = if workdir.is_empty() || workdir.starts_with('/') { "" } else { "/" };
+    let entry =
+        format!("runtimes:\n  {0}:\n    {name}:\n      endpoint: {1}\n      harness: local", runtime.backend, saved.endpoint);
+    let mut error = Error::refused(text).hint(format!("# in settings.yaml\n{entry}"));
+    if runtime.name.is_none() {
+        error = error.hint(format!("-e {environment}={}@{name}{slash}{workdir}", runtime.backend));
+    }
+    Err(error)
+}

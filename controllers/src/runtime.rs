@@ -1,0 +1,113 @@
+//! Runtimes: what each daemon is and has, what is handed out and to whom. Nothing is started here.
+
+pub mod plan;
+
+use crate::core::{Action, ReconcileError, Reconciler};
+use crate::target::target;
+use crate::world::World;
+use async_trait::async_trait;
+use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec};
+use hmz_api::{Backend, Resource, RuntimeRef};
+use hmz_drivers::DriverError;
+use hmz_store::Store;
+use std::time::Duration;
+
+/// Holds a runtime until no environment is on it.
+pub const FINALIZER: &str = "hmz/in-use";
+/// How often a runtime is looked at though nothing happened.
+pub const PERIOD: Duration = Duration::from_secs(30);
+
+/// The runtimes' controller.
+pub(crate) struct Runtimes(pub(crate) World);
+
+/// The resource of a runtime.
+pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<Resource<Runtime>>, ReconcileError> {
+    Ok(store.get::<Runtime>(&runtime.resource_name()).await?)
+}
+
+/// Why its entry of settings.yaml cannot be used, if so.
+pub(crate) fn unreadable(runtime: &Resource<Runtime>) -> Option<String> {
+    let condition = runtime.status.conditions.get(plan::READABLE)?;
+    (condition.status == hmz_api::ConditionStatus::False).then(|| condition.message.clone())
+}
+
+/// Whether an environment is, or is to be, on a runtime.
+pub(crate) fn is_on(environment: &Resource<Environment>, name: &str) -> bool {
+    let used = environment.status.used.as_ref().map(RuntimeRef::resource_name);
+    environment.spec.runtime.resource_name() == name || used.as_deref() == Some(name)
+}
+
+/// Whether anything still needs a runtime of that name.
+pub(crate) async fn is_used(store: &Store, name: &str) -> Result<bool, ReconcileError> {
+    if store.list::<Environment>().await?.iter().any(|e| is_on(e, name)) {
+        return Ok(true);
+    }
+    let runs = store.list::<Run>().await?;
+    Ok(runs.iter().any(|r| {
+        !r.status.is_complete()
+            && r.status.conditions.is_true(hmz_api::kinds::condition::ACCEPTED)
+            && r.spec.environments.values().any(|e| e.place().runtime.resource_name() == name)
+    }))
+}
+
+/// The addresses a runtime's environments were started on, newest first, else what `local` meant to whoever called last.
+pub(crate) async fn endpoints(world: &World, name: &str, spec: &RuntimeSpec) -> Result<Vec<Option<String>>, ReconcileError> {
+    let mut on: Vec<_> = world.store.list::<Environment>().await?.into_iter().filter(|e| is_on(e, name)).collect();
+    on.sort_by_key(|e| std::cmp::Reverse(e.metadata.creation_timestamp));
+    let mut out: Vec<Option<String>> = Vec::new();
+    for endpoint in on.into_iter().filter_map(|e| e.status.endpoint) {
+        if !out.contains(&Some(endpoint.clone())) {
+            out.push(Some(endpoint));
+        }
+    }
+    if out.is_empty() {
+        let local = world.callers.latest().and_then(|c| c.docker_endpoint);
+        out.push(crate::target::known_endpoint(spec, local.as_deref()));
+    }
+    Ok(out)
+}
+
+#[async_trait]
+impl Reconciler for Runtimes {
+    fn name(&self) -> &'static str {
+        "runtime"
+    }
+
+    async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
+        let world = &self.0;
+        let Some(mut runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
+        let held = runtime.metadata.finalizers.iter().any(|f| f == FINALIZER);
+        if runtime.metadata.is_deleting() {
+            if held && !is_used(&world.store, key).await? {
+                runtime.metadata.finalizers.retain(|f| f != FINALIZER);
+                world.store.update(runtime).await?;
+                return Ok(Action::gone());
+            }
+        } else if !held {
+            runtime.metadata.finalizers.push(FINALIZER.into());
+            runtime = world.store.update(runtime).await?;
+        }
+        let seen = look(world, key, &runtime).await?;
+        runtime.status = plan::plan(&runtime, &seen);
+        world.store.update_status(runtime).await?;
+        Ok(Action::requeue(PERIOD))
+    }
+}
+
+async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<plan::Observed, ReconcileError> {
+    let now = world.clock.now();
+    let reference = name.parse::<RuntimeRef>().unwrap_or_else(|_| RuntimeRef::unsaved(Backend::Docker));
+    let driver = world.drivers.get(&reference.backend);
+    let endpoint = endpoints(world, name, &runtime.spec).await?.into_iter().next().flatten();
+    let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
+    let unsupported = crate::target::unsupported(&reference, &runtime.spec, driver.is_some());
+    let daemon = match (driver, unsupported) {
+        (Some(driver), None) => match driver.probe(&target).await {
+            Ok(facts) => driver.list(&target).await.map(|boxes| (facts, boxes)).map_err(Some),
+            Err(error) => Err(Some(error)),
+        },
+        (_, Some(why)) => Err(Some(DriverError::Refused(why))),
+        (None, None) => Err(None),
+    };
+    Ok(plan::Observed { now, at: reference.at(), provider: reference.provider().to_owned(), daemon })
+}

@@ -1,0 +1,84 @@
+//! Putting the controllers to work.
+
+use crate::core::{self, Backoff, Options, Reconciler, Requests};
+use crate::environment::Environments;
+use crate::events;
+use crate::router::{self, Wakers};
+use crate::run::Runs;
+use crate::runtime::Runtimes;
+use crate::settings::Settings;
+use crate::sweep::Sweep;
+use crate::world::World;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// When an environment or a run is looked at again though nothing happened.
+const RESYNC: Duration = Duration::from_secs(30);
+
+/// Controllers at work. Dropping it ends them at once, which is as safe as a crash.
+#[derive(Debug)]
+pub struct Running {
+    stop: CancellationToken,
+    task: core::Spawned,
+    wake: Wakers,
+}
+
+/// Starts the controllers on the current tokio runtime, as one task.
+pub fn start(world: World) -> Running {
+    let stop = CancellationToken::new();
+    let (environments, environment_requests) = Requests::channel();
+    let (runs, run_requests) = Requests::channel();
+    let (runtimes, runtime_requests) = Requests::channel();
+    let (settings, settings_requests) = Requests::channel();
+    let (sweep, sweep_requests) = Requests::channel();
+    let wake = Wakers { environments, runs, runtimes, settings, sweep };
+    let (wakers, stopped) = (wake.clone(), stop.clone());
+    let task = core::spawn(async move {
+        let options = |concurrency, resync| Options { concurrency, resync, backoff: Backoff::DEFAULT };
+        let controllers: [(Box<dyn Reconciler>, Options, _); 5] = [
+            // a pull is one of these for as long as it takes
+            (Box::new(Environments(world.clone())), options(32, RESYNC), environment_requests),
+            (Box::new(Runs(world.clone())), options(16, RESYNC), run_requests),
+            (Box::new(Runtimes(world.clone())), options(4, Duration::ZERO), runtime_requests),
+            (Box::new(Settings(world.clone())), options(1, Duration::ZERO), settings_requests),
+            (Box::new(Sweep(world.clone())), options(2, Duration::ZERO), sweep_requests),
+        ];
+        let work = controllers.into_iter().enumerate().map(|(nth, (controller, options, requests))| {
+            let seed = world.seed.wrapping_add(nth as u64);
+            let stopped = stopped.clone();
+            async move { core::work(&*controller, options, seed, requests, stopped).await }
+        });
+        let sources = async {
+            tokio::join!(
+                router::follow(&world, &wakers),
+                router::follow_settings(&world, &wakers),
+                events::listen(&world, &wakers)
+            );
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            _ = futures::future::join_all(work) => {}
+            () = sources => {}
+        }
+    });
+    Running { stop, task, wake }
+}
+
+impl Running {
+    /// Asks for a look at a resource now, such as a run whose runner process was seen to end.
+    pub fn look_again(&self, kind: &str, name: &str) {
+        router::ask(&self.wake, kind, name);
+    }
+
+    /// Whether they have ended: only after [`Running::drain`], or by a fault of ours.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Ends them in order: nothing new is begun, what is in hand may end for 5 s.
+    pub async fn drain(self) {
+        self.stop.cancel();
+        self.task.await;
+    }
+}

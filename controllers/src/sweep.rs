@@ -1,0 +1,65 @@
+//! The sweep: what this instance has on a daemon and the store does not want is removed.
+//!
+//! Everything of ours on a daemon was written to the store before it was made. So the daemon is listed first and the store
+//! read afterwards: what is listed and not wanted then will not be wanted. Only boxes and holds of this very instance, whose
+//! name is the one their labels derive (the driver says so by giving their key), are touched; never by user or process.
+
+use crate::core::{Action, ReconcileError, Reconciler};
+use crate::environment::execute::remove;
+use crate::environment::plan::is_down;
+use crate::runtime;
+use crate::target::target;
+use crate::world::World;
+use async_trait::async_trait;
+use hmz_api::Resource;
+use hmz_api::RuntimeRef;
+use hmz_api::kinds::{Environment, Runtime};
+use hmz_drivers::{BoxKey, ObservedBox, Purpose};
+use std::time::Duration;
+
+/// How often each daemon is swept though nothing happened.
+pub const PERIOD: Duration = Duration::from_secs(30);
+
+/// Which boxes and holds are ours and not wanted. Pure.
+pub fn plan(instance: &str, listed: &[ObservedBox], environments: &[Resource<Environment>]) -> Vec<BoxKey> {
+    let wanted = |key: &BoxKey| {
+        environments.iter().any(|e| e.metadata.uid == Some(key.uid) && e.status.incarnation == key.incarnation && !is_down(e))
+    };
+    let ours = |b: &&ObservedBox| matches!(b.purpose, Purpose::Box | Purpose::Hold);
+    let mut keys: Vec<BoxKey> = listed.iter().filter(ours).filter_map(|b| b.key.clone()).collect();
+    keys.retain(|key| key.instance == instance && !wanted(key));
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// The controller; its keys are runtimes.
+pub(crate) struct Sweep(pub(crate) World);
+
+#[async_trait]
+impl Reconciler for Sweep {
+    fn name(&self) -> &'static str {
+        "sweep"
+    }
+
+    async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
+        let world = &self.0;
+        let Some(runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
+        let Ok(reference) = key.parse::<RuntimeRef>() else { return Ok(Action::gone()) };
+        let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
+        if crate::target::unsupported(&reference, &runtime.spec, true).is_some() {
+            return Ok(Action::requeue(PERIOD));
+        }
+        for endpoint in runtime::endpoints(world, key, &runtime.spec).await? {
+            let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
+            // one that does not answer is swept when it does
+            let Ok(listed) = driver.list(&target).await else { continue };
+            let environments = world.store.list::<Environment>().await?;
+            for key in plan(&world.instance, &listed, &environments) {
+                tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
+                remove(world, &target, &key).await?;
+            }
+        }
+        Ok(Action::requeue(PERIOD))
+    }
+}

@@ -1,0 +1,136 @@
+//! Everything the controllers are given. They reach nothing else: no file, no process, no clock of the machine.
+
+use async_trait::async_trait;
+use hmz_api::clock::SharedClock;
+use hmz_api::grammar::AgentSpec;
+use hmz_api::journal::Outcome;
+use hmz_api::kinds::{FlowSpec, Run, RuntimeSpec};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::{Backend, Error, Resource, RuntimeRef};
+use hmz_drivers::{BoxKey, Driver, GuestFiles};
+use hmz_store::Store;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// What the controllers work on and with.
+#[derive(Clone)]
+pub struct World {
+    /// The resources; the controllers write statuses, owned environments and runtimes of settings.yaml.
+    pub store: Store,
+    /// How each backend is driven. A backend that is absent is refused as not supported yet.
+    pub drivers: BTreeMap<Backend, Arc<dyn Driver>>,
+    /// What time it is. Delays are measured with `tokio::time`; the two have to run at the same pace.
+    pub clock: SharedClock,
+    /// The random id of this HMZ_HOME, which every box of ours carries.
+    pub instance: String,
+    /// Where the jitter of delays begins; anything, and the same one in a simulation that is replayed.
+    pub seed: u64,
+    /// Runner processes.
+    pub runners: Arc<dyn Runners>,
+    /// Files a box is given.
+    pub files: Arc<dyn BoxFiles>,
+    /// Whether a guest answers.
+    pub probe: Arc<dyn GuestProbe>,
+    /// What verbs passed along.
+    pub callers: Arc<dyn Callers>,
+    /// Flows that are no resources: on disk and built in.
+    pub flows: Arc<dyn Flows>,
+    /// Journals.
+    pub epics: Arc<dyn Epics>,
+    /// settings.yaml, as it was last read.
+    pub settings: watch::Receiver<SettingsSnapshot>,
+}
+
+/// What a runner is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunnerState {
+    /// It is at work.
+    Alive,
+    /// Its journal ends with `Ended`: how, and one sentence. Holds whether or not the process is still there.
+    Ended(Outcome, String),
+    /// There is no such process, and its journal has no end.
+    Died,
+}
+
+/// Runner processes, one a run. They outlive the daemon.
+#[async_trait]
+pub trait Runners: Send + Sync + 'static {
+    /// Whether the agents could run at all (installed, a known CLI); asked before anything starts. A refusal is the run's.
+    async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
+        let _ = (agents, caller);
+        Ok(())
+    }
+
+    /// The runner that was started for the directory `epic` before (alive, ended or dead), if any: a daemon may have died
+    /// between a start and its note of it. A runner says who it is in its directory, and holds it, before it does anything.
+    async fn find(&self, epic: &str) -> Option<String>;
+
+    /// Starts the runner of a run and says which it is, as `PID:STARTTIME`. Asked only when [`Runners::find`] found none; of
+    /// two for one directory the second ends at once. `Refused` and `Usage` refuse the run, `Failed` and `NotFound` fail
+    /// it, anything else is tried again.
+    async fn start(&self, launch: RunLaunch) -> Result<String, Error>;
+
+    /// What it is doing: from /proc, and from the journal in the directory `epic`.
+    async fn observe(&self, runner: &str, epic: &str) -> RunnerState;
+
+    /// Asks it to end (its journal then says `Cancelled`). Repeated until it did; nothing when it is gone.
+    async fn cancel(&self, runner: &str);
+
+    /// Ends it at once. Nothing when it is gone; never a process of another start time.
+    async fn kill(&self, runner: &str);
+}
+
+/// The files here that belong to a box.
+#[async_trait]
+pub trait BoxFiles: Send + Sync + 'static {
+    /// Makes the socket's directory and the scratch directory; those that are there are kept.
+    async fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error>;
+
+    /// Removes them; gone already is no error.
+    async fn remove(&self, key: &BoxKey) -> Result<(), Error>;
+}
+
+/// Whether the guest in a box answers.
+#[async_trait]
+pub trait GuestProbe: Send + Sync + 'static {
+    /// Connects as an owner, which renews the lease, proves the peer and disconnects. Bounded by a few seconds. The error is
+    /// one sentence.
+    async fn check(&self, address: &BoxAddress) -> Result<(), String>;
+}
+
+/// What verbs passed along, in memory only; gone after a restart.
+pub trait Callers: Send + Sync + 'static {
+    /// Of a run's or an environment's uid.
+    fn get(&self, uid: Uuid) -> Option<CallerContext>;
+
+    /// Of whoever called last; says which daemon `local` is for runtimes nobody uses yet.
+    fn latest(&self) -> Option<CallerContext> {
+        None
+    }
+}
+
+/// Flows on disk and built in. A stored Flow is looked up by the controllers first.
+#[async_trait]
+pub trait Flows: Send + Sync + 'static {
+    /// The flow of that name for a caller in `cwd` (empty when unknown), and where it comes from. The error's message is the
+    /// run's refusal.
+    async fn find(&self, name: &str, cwd: &str) -> Result<(FlowSpec, String), Error>;
+}
+
+/// Journals' directories.
+#[async_trait]
+pub trait Epics: Send + Sync + 'static {
+    /// Makes the directory of a run's journal and returns it. Idempotent by the run's uid.
+    async fn open(&self, run: &Resource<Run>, cwd: &str) -> Result<String, Error>;
+}
+
+/// settings.yaml, as far as controllers care.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SettingsSnapshot {
+    /// Each runtime it names: its spec, or why the entry cannot be read (one sentence).
+    pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, String>)>,
+    /// Why the file cannot be read at all; then `runtimes` says nothing and the last good state stays.
+    pub problem: Option<String>,
+}

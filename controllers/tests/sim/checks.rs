@@ -1,0 +1,108 @@
+//! What has to hold: always, and in the end.
+
+use crate::daemon::{CPUS, Daemon, NO_IMAGE};
+use crate::scenario::{INSTANCE, Sim};
+use hmz_api::kinds::{Environment, Run, Runtime, condition};
+use hmz_api::{Cpus, Kind, Resource};
+use hmz_controllers::RunnerState;
+use hmz_controllers::environment::plan::{is_down, key_of};
+use hmz_drivers::{BoxState, Purpose};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// Nothing that must never be has been.
+pub fn never(broken: &Mutex<Vec<String>>) {
+    let broken = broken.lock().unwrap();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+fn asked(env: &Resource<Environment>) -> u64 {
+    env.spec.cpus.map_or(0, Cpus::millis)
+}
+
+fn free(daemon: &Daemon) -> u64 {
+    let state = daemon.state();
+    let held: u64 = state
+        .containers
+        .values()
+        .filter(|c| matches!(c.seen.state, BoxState::Running(_)))
+        .filter_map(|c| c.seen.share.cpus)
+        .map(Cpus::millis)
+        .sum();
+    CPUS * 1000 - held
+}
+
+/// Everything is as declared, or says why it cannot be, and nothing is there that nobody declared.
+pub async fn converged(sim: &Sim, everything_goes: bool) {
+    let environments = sim.store.list::<Environment>().await.unwrap();
+    let runs = sim.store.list::<Run>().await.unwrap();
+    if everything_goes {
+        assert!(environments.is_empty() && runs.is_empty(), "left: {environments:#?} {runs:#?}");
+    }
+    let mut wanted = BTreeSet::new();
+    for env in &environments {
+        assert!(!env.metadata.is_deleting(), "still there: {env:#?}");
+        let conditions = &env.status.conditions;
+        if conditions.is_true(condition::READY) {
+            wanted.insert(key_of(env, INSTANCE));
+            assert_eq!(env.status.used.as_ref(), Some(&env.spec.runtime), "{env:#?}");
+            assert_eq!(env.status.share.as_ref().map(|s| s.cpus), Some(env.spec.cpus), "{env:#?}");
+            continue;
+        }
+        let ready = conditions.get(condition::READY).unwrap_or_else(|| panic!("says nothing: {env:#?}"));
+        let endpoint = env.status.endpoint.clone().unwrap_or_default();
+        let excused = match ready.reason.as_str() {
+            "Refused" => env.spec.image.as_deref() == Some(NO_IMAGE),
+            "Insufficient" => sim
+                .daemons
+                .iter()
+                .any(|d| endpoint == format!("unix:///{}.sock", d.name) && free(d) < asked(env).max(total(env, &environments))),
+            _ => is_down(env) && env.spec.restart == hmz_api::kinds::RestartPolicy::Never,
+        };
+        assert!(excused, "not ready without an excuse: {env:#?}");
+        assert!(ready.reason == "Insufficient" || !ready.message.is_empty(), "{env:#?}");
+    }
+    for run in &runs {
+        assert!(!run.metadata.is_deleting(), "still there: {run:#?}");
+        if run.status.is_complete() {
+            let mine = environments.iter().find(|e| e.metadata.owner_references.iter().any(|o| Some(o.uid) == run.metadata.uid));
+            assert!(mine.is_none(), "a run ended and its environment stays: {mine:#?}");
+            assert!(run.spec.ttl_after_finish.is_none(), "outlived its time: {run:#?}");
+            continue;
+        }
+        let why = run.status.conditions.get(condition::ENVIRONMENTS_READY);
+        assert!(why.is_some_and(|c| c.reason == "Waiting"), "neither ended nor waiting: {run:#?} {environments:#?}");
+    }
+    for daemon in &sim.daemons {
+        let state = daemon.state();
+        for (name, one) in &state.containers {
+            let key = one.seen.key.as_ref().unwrap();
+            assert!(wanted.contains(key), "{}: leaked {name}", daemon.name);
+            assert_eq!(one.seen.purpose, Purpose::Box, "{}: leaked {name}", daemon.name);
+            assert!(matches!(one.seen.state, BoxState::Running(_)), "{name}");
+        }
+    }
+    let boxes: usize = sim.daemons.iter().map(|d| d.state().containers.len()).sum();
+    assert_eq!(boxes, wanted.len(), "a ready environment has no box");
+    assert_eq!(*sim.files.there.lock().unwrap(), wanted, "files");
+    for (epic, runner) in sim.runners.runners.lock().unwrap().iter() {
+        let uid = Some(runner.launch.uid);
+        let of = runs.iter().find(|r| r.metadata.uid == uid && !r.status.is_complete());
+        assert!(of.is_some() || runner.state != RunnerState::Alive, "a runner nobody follows: {epic}");
+    }
+    let runtimes: Vec<String> = sim.store.list::<Runtime>().await.unwrap().into_iter().map(|r| r.metadata.name).collect();
+    assert_eq!(runtimes, ["docker", "docker:a", "docker:b", "docker:broken"], "{}", Runtime::KIND);
+}
+
+/// What the gang of an environment's run asks for on its daemon.
+fn total(env: &Resource<Environment>, all: &[Resource<Environment>]) -> u64 {
+    let owner = |e: &Resource<Environment>| e.metadata.owner_references.first().map(|o| o.uid);
+    let gang = all.iter().filter(|e| owner(e).is_some() && owner(e) == owner(env));
+    gang.map(asked).sum()
+}
+
+/// Whether an environment waits for the cause of a refusal to go away.
+pub async fn any_refused(sim: &Sim) -> bool {
+    let refused = |e: &Resource<Environment>| e.status.conditions.get(condition::READY).is_some_and(|c| c.reason == "Refused");
+    sim.store.list::<Environment>().await.unwrap().iter().any(refused)
+}

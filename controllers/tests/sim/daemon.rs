@@ -1,0 +1,443 @@
+//! Daemons that hold containers as real ones would, and a driver that lies about them: replies that are lost, calls that
+//! fail, events that are dropped, doubled and late, pulls that take their time, daemons that are not there.
+
+use crate::dice::Dice;
+use async_trait::async_trait;
+use futures::StreamExt;
+use hmz_api::kinds::{Endpoint, Share};
+use hmz_api::{Cpus, Memory};
+use hmz_drivers::{
+    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Exit, Facts, ObservedBox, Progress, ProgressSink,
+    Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// CPUs of each daemon.
+pub const CPUS: u64 = 4;
+/// When a hold that nobody renewed counts no more.
+const HOLD_AGE: Duration = Duration::from_secs(30);
+/// An image that is nowhere to be had.
+pub const NO_IMAGE: &str = "registry.invalid/none";
+
+#[derive(Clone)]
+pub struct Container {
+    pub seen: ObservedBox,
+    pub made: Instant,
+    pub lease: Option<Duration>,
+    pub owned: Instant,
+    pub answers: Instant,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub containers: BTreeMap<String, Container>,
+    pub images: BTreeSet<String>,
+    pub unreachable: bool,
+    /// Clients whose pull began, in all.
+    pub pulls: u64,
+    next: i32,
+    listeners: Vec<mpsc::UnboundedSender<()>>,
+}
+
+/// One daemon.
+pub struct Daemon {
+    pub name: &'static str,
+    pub state: Mutex<State>,
+    pub broken: Mutex<Vec<String>>,
+}
+
+impl Daemon {
+    pub fn new(name: &'static str) -> Self {
+        Self { name, state: Mutex::default(), broken: Mutex::default() }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn broke(&self, what: String) {
+        self.broken.lock().unwrap().push(what);
+    }
+
+    /// Ends boxes whose lease ran out, and checks what has to hold at every moment.
+    pub fn tick(&self, owned: &dyn Fn(&BoxKey) -> bool) {
+        let mut state = self.state();
+        for one in state.containers.values_mut() {
+            if one.seen.key.as_ref().is_some_and(owned) {
+                one.owned = Instant::now();
+            }
+        }
+        let late = |c: &Container| c.lease.is_some_and(|lease| c.owned.elapsed() > lease);
+        let gone: Vec<String> = state.containers.iter().filter(|(_, c)| late(c)).map(|(n, _)| n.clone()).collect();
+        for name in &gone {
+            state.containers.remove(name);
+        }
+        self.check(&state);
+        drop(state);
+        if !gone.is_empty() {
+            self.tell();
+        }
+    }
+
+    pub fn check(&self, state: &State) {
+        let held = state.held(&[]);
+        if held > CPUS * 1000 {
+            self.broke(format!("{}: {held} of {} thousandths handed out", self.name, CPUS * 1000));
+        }
+        let mut boxes = BTreeMap::new();
+        for one in state.containers.values().filter(|c| c.seen.purpose == Purpose::Box) {
+            if let Some(key) = &one.seen.key {
+                *boxes.entry((key.uid, key.incarnation)).or_insert(0) += 1;
+            }
+        }
+        for (key, n) in boxes.into_iter().filter(|(_, n)| *n > 1) {
+            self.broke(format!("{}: {n} boxes of {key:?}", self.name));
+        }
+    }
+
+    /// Says that something happened.
+    pub fn tell(&self) {
+        self.state().listeners.retain(|l| l.send(()).is_ok());
+    }
+
+    /// Somebody else takes a share, if there is room, as we do.
+    pub fn stranger_takes(&self, cpus: u64, dice: &Dice) {
+        let mut state = self.state();
+        if state.held(&[]) + cpus * 1000 <= CPUS * 1000 {
+            let key =
+                BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
+            let share = Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() };
+            state.add(Purpose::Box, &key, None, "theirs", share, BoxState::Running(1), None);
+        }
+        self.check(&state);
+        drop(state);
+        self.tell();
+    }
+
+    pub fn strangers_leave(&self) {
+        self.state().containers.retain(|_, c| c.seen.key.as_ref().is_none_or(|k| k.instance != "stranger"));
+        self.tell();
+    }
+
+    pub fn boxes_of(&self, instance: &str) -> Vec<String> {
+        let state = self.state();
+        let ours = |c: &Container| {
+            let running = matches!(c.seen.state, BoxState::Running(_)) && c.seen.purpose == Purpose::Box;
+            running && c.seen.key.as_ref().is_some_and(|k| k.instance == instance)
+        };
+        state.containers.iter().filter(|(_, c)| ours(c)).map(|(n, _)| n.clone()).collect()
+    }
+}
+
+impl State {
+    fn counts(&self, one: &Container) -> bool {
+        match one.seen.purpose {
+            Purpose::Hold => one.made.elapsed() < HOLD_AGE,
+            _ => matches!(one.seen.state, BoxState::Created | BoxState::Running(_)),
+        }
+    }
+
+    /// Thousandths of CPUs handed out, but for these; a box and its hold count once.
+    fn held(&self, but: &[&BoxKey]) -> u64 {
+        let mut shares: BTreeMap<Option<(Uuid, u64)>, u64> = BTreeMap::new();
+        for one in self.containers.values().filter(|c| self.counts(c)) {
+            let key = one.seen.key.as_ref();
+            if key.is_some_and(|k| but.contains(&k)) {
+                continue;
+            }
+            let cpus = one.seen.share.cpus.map_or(0, Cpus::millis);
+            let share = shares.entry(key.map(|k| (k.uid, k.incarnation))).or_default();
+            *share = (*share).max(cpus);
+        }
+        shares.values().sum()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        purpose: Purpose,
+        key: &BoxKey,
+        run: Option<Uuid>,
+        provider: &str,
+        share: Share,
+        state: BoxState,
+        lease: Option<Duration>,
+    ) -> String {
+        self.next += 1;
+        let kind = if purpose == Purpose::Box { "box" } else { "hold" };
+        let name = format!("hmz-{kind}-{}-{}", key.uid.simple(), key.incarnation);
+        let seen = ObservedBox {
+            id: format!("id{}", self.next),
+            name: name.clone(),
+            purpose,
+            key: Some(key.clone()),
+            run,
+            provider: provider.into(),
+            host: "here".into(),
+            role: key.role.clone(),
+            share,
+            state,
+            created: None,
+        };
+        let now = Instant::now();
+        self.containers.insert(name.clone(), Container { seen, made: now, lease, owned: now, answers: now });
+        name
+    }
+
+    pub fn of<'a>(&'a self, key: &'a BoxKey, purpose: Purpose) -> Option<&'a Container> {
+        self.containers.values().find(|c| c.seen.purpose == purpose && c.seen.key.as_ref() == Some(key))
+    }
+
+    fn forget(&mut self, key: &BoxKey) -> bool {
+        let before = self.containers.len();
+        self.containers.retain(|_, c| c.seen.key.as_ref() != Some(key));
+        before != self.containers.len()
+    }
+}
+
+/// The driver of all daemons.
+pub struct Liar {
+    pub daemons: Vec<Arc<Daemon>>,
+    pub dice: Dice,
+    /// Whether it lies at the moment.
+    pub lies: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Liar {
+    fn lies(&self, one_in: u64) -> bool {
+        self.lies.load(std::sync::atomic::Ordering::Relaxed) && self.dice.one_in(one_in)
+    }
+
+    /// The way there: it takes a moment, and may end there.
+    async fn reach(&self, target: &Target) -> Result<Arc<Daemon>, DriverError> {
+        tokio::time::sleep(self.dice.millis(20)).await;
+        let path = match &target.spec.endpoint {
+            Endpoint::Unix(path) => format!("unix://{path}"),
+            _ => target.local_endpoint.clone().unwrap_or_else(|| "unix:///a.sock".into()),
+        };
+        let at = target.runtime.at();
+        let unreachable = |why: &str| DriverError::Unreachable { at: at.clone(), why: why.into() };
+        let found = self.daemons.iter().find(|d| path == format!("unix:///{}.sock", d.name)).cloned();
+        let daemon = found.ok_or_else(|| unreachable("no such socket"))?;
+        if daemon.state().unreachable {
+            return Err(unreachable("connection refused"));
+        }
+        if self.lies(25) {
+            return Err(DriverError::Transient("the daemon is busy".into()));
+        }
+        if self.lies(40) {
+            return Err(unreachable("connection reset"));
+        }
+        Ok(daemon)
+    }
+
+    /// The way back: it takes a moment, and the reply may be lost.
+    async fn back<T>(&self, daemon: &Daemon, target: &Target, reply: T) -> Result<T, DriverError> {
+        daemon.check(&daemon.state());
+        tokio::time::sleep(self.dice.millis(20)).await;
+        if self.lies(20) {
+            return Err(DriverError::Unreachable { at: target.runtime.at(), why: "the reply was lost".into() });
+        }
+        Ok(reply)
+    }
+}
+
+#[async_trait]
+impl Driver for Liar {
+    async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
+        let daemon = self.reach(target).await?;
+        let facts = Facts {
+            version: "20.10".into(),
+            cpus: Cpus::whole(CPUS),
+            memory: Memory::from_bytes(8 << 30),
+            endpoint: format!("unix:///{}.sock", daemon.name),
+            ..Facts::default()
+        };
+        self.back(&daemon, target, facts).await
+    }
+
+    async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
+        let daemon = self.reach(target).await?;
+        let answer = {
+            let mut state = daemon.state();
+            let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
+            let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
+            let (held, asked) = (state.held(&keys), wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
+            if held + asked > total {
+                for key in keys {
+                    state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
+                }
+                let at = target.runtime.at();
+                let free = Cpus::from_millis(total.saturating_sub(held));
+                let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
+                Admitted::Short(Shortage { message, could_fit: asked <= total })
+            } else {
+                let mut shares = Vec::new();
+                for want in wants {
+                    let share = Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() };
+                    if state.of(&want.key, Purpose::Box).is_none() {
+                        let provider = target.runtime.provider();
+                        state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
+                    }
+                    shares.push(share);
+                }
+                Admitted::Held(shares)
+            }
+        };
+        daemon.tell();
+        self.back(&daemon, target, answer).await
+    }
+
+    async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
+        let daemon = self.reach(target).await?;
+        {
+            let mut state = daemon.state();
+            for key in keys {
+                let name = state.of(key, Purpose::Hold).filter(|c| c.made.elapsed() < HOLD_AGE).map(|c| c.seen.name.clone());
+                let boxed = state.of(key, Purpose::Box).is_some();
+                match name.and_then(|name| state.containers.get_mut(&name)) {
+                    Some(hold) => hold.made = Instant::now(),
+                    None if boxed => {}
+                    None => return Err(DriverError::Transient("no longer holds the share".into())),
+                }
+            }
+        }
+        daemon.tell();
+        self.back(&daemon, target, ()).await
+    }
+
+    async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError> {
+        let daemon = self.reach(target).await?;
+        if image == NO_IMAGE {
+            return Err(DriverError::Refused(format!("could not start a container of {image}: no such image")));
+        }
+        if !daemon.state().images.contains(image) {
+            daemon.state().pulls += 1;
+            for part in 0..self.dice.below(60) {
+                tokio::time::sleep(self.dice.millis(1500)).await;
+                progress(Progress { text: format!("pulling {image}: {part}M") });
+                if self.lies(60) {
+                    return Err(DriverError::Transient("the registry hung up".into()));
+                }
+            }
+            daemon.state().images.insert(image.to_owned());
+        }
+        self.back(&daemon, target, ()).await
+    }
+
+    async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
+        let daemon = self.reach(target).await?;
+        let answer = {
+            let mut state = daemon.state();
+            let there = state.of(&spec.key, Purpose::Box).map(|c| (c.seen.name.clone(), c.seen.state.clone()));
+            let ended = match there {
+                Some((name, BoxState::Running(_))) => Some(name),
+                Some((name, _)) => {
+                    state.containers.remove(&name);
+                    None
+                }
+                None => None,
+            };
+            let hold = state.of(&spec.key, Purpose::Hold).filter(|c| state.counts(c)).map(|c| c.seen.share.clone());
+            let started = match (ended, hold) {
+                (Some(name), _) => Ok(name),
+                (None, None) => Err(DriverError::Transient("no longer holds the share".into())),
+                (None, Some(share)) => {
+                    if share != spec.share {
+                        daemon.broke(format!("a box of {:?} where {share:?} was admitted", spec.share));
+                    }
+                    if self.lies(10) {
+                        Err(DriverError::Transient("the container could not be started".into()))
+                    } else if !state.images.contains(&spec.image) {
+                        Err(DriverError::Refused(format!("could not start a container of {}: no such image", spec.image)))
+                    } else {
+                        state.next += 1;
+                        let pid = 1000 + state.next;
+                        let provider = target.runtime.provider();
+                        let (share, running) = (spec.share.clone(), BoxState::Running(pid));
+                        let name = state.add(Purpose::Box, &spec.key, spec.run, provider, share, running, spec.lease);
+                        if let Some(made) = state.containers.get_mut(&name) {
+                            made.answers += self.dice.millis(400);
+                        }
+                        Ok(name)
+                    }
+                }
+            };
+            match started {
+                Err(error) => {
+                    state.forget(&spec.key);
+                    Err(error)
+                }
+                Ok(name) => {
+                    let key = &spec.key;
+                    state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
+                    let made = &state.containers[&name].seen;
+                    let BoxState::Running(pid) = made.state else { unreachable!() };
+                    Ok(Started { id: made.id.clone(), name, pid })
+                }
+            }
+        };
+        daemon.tell();
+        match answer {
+            Ok(started) => self.back(&daemon, target, started).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
+        let daemon = self.reach(target).await?;
+        let listed = daemon.state().containers.values().map(|c| c.seen.clone()).collect();
+        self.back(&daemon, target, listed).await
+    }
+
+    async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
+        let daemon = self.reach(target).await?;
+        let removed = daemon.state().forget(key);
+        daemon.tell();
+        self.back(&daemon, target, if removed { RemoveOutcome::Removed } else { RemoveOutcome::Absent }).await
+    }
+
+    async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {
+        let daemon = self.reach(target).await?;
+        let (send, receive) = mpsc::unbounded_channel();
+        daemon.state().listeners.push(send);
+        let (dice, lies, at) = (self.dice.clone(), self.lies.clone(), target.runtime.at());
+        let stream = futures::stream::unfold((receive, false), move |(mut receive, again)| {
+            let (dice, lies, at) = (dice.clone(), lies.clone(), at.clone());
+            async move {
+                if again {
+                    return Some((Ok(()), (receive, false)));
+                }
+                loop {
+                    receive.recv().await?;
+                    let lying = lies.load(std::sync::atomic::Ordering::Relaxed);
+                    match if lying { dice.below(10) } else { 9 } {
+                        0 | 1 => {} // dropped
+                        2 => return Some((Ok(()), (receive, true))),
+                        3 => tokio::time::sleep(dice.millis(3000)).await,
+                        4 => {
+                            let why = "the events ended".into();
+                            return Some((Err(DriverError::Unreachable { at, why }), (receive, false)));
+                        }
+                        _ => return Some((Ok(()), (receive, false))),
+                    }
+                }
+            }
+        });
+        Ok(stream.boxed())
+    }
+}
+
+/// How a container may end.
+pub fn ending(dice: &Dice) -> Exit {
+    match dice.below(3) {
+        0 => Exit { code: Some(137), oom: true, at: None },
+        1 => Exit { code: Some(1), oom: false, at: None },
+        _ => Exit { code: None, oom: false, at: None },
+    }
+}

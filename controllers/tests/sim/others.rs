@@ -1,0 +1,193 @@
+//! Everybody else the controllers deal with: runners, files, guests, flows, journals.
+
+use crate::daemon::Daemon;
+use crate::dice::Dice;
+use async_trait::async_trait;
+use hmz_api::journal::Outcome;
+use hmz_api::kinds::{FlowSpec, Run};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::{Error, ErrorKind, Resource};
+use hmz_controllers::{BoxFiles, Callers, Epics, Flows, GuestProbe, RunnerState, Runners};
+use hmz_drivers::{BoxKey, BoxState, GuestFiles, Purpose};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+pub struct Runner {
+    pub launch: RunLaunch,
+    pub state: RunnerState,
+    ends: Instant,
+    dies: bool,
+    stubborn: bool,
+}
+
+/// Runners that end, die, do not listen, and whose start is not always heard of.
+pub struct FakeRunners {
+    pub dice: Dice,
+    pub lies: Arc<AtomicBool>,
+    /// By journal.
+    pub runners: Mutex<BTreeMap<String, Runner>>,
+    pub broken: Mutex<Vec<String>>,
+}
+
+impl FakeRunners {
+    pub fn tick(&self) {
+        for runner in self.runners.lock().unwrap().values_mut() {
+            if runner.state == RunnerState::Alive && runner.ends <= Instant::now() {
+                runner.state =
+                    if runner.dies { RunnerState::Died } else { RunnerState::Ended(Outcome::Succeeded, String::new()) };
+            }
+        }
+    }
+
+    /// Environments whose box a runner at work owns.
+    pub fn owned(&self) -> BTreeSet<String> {
+        let runners = self.runners.lock().unwrap();
+        let alive = runners.values().filter(|r| r.state == RunnerState::Alive);
+        alive.flat_map(|r| r.launch.boxes.values().map(|b| b.scratch.clone())).collect()
+    }
+
+    fn end(&self, runner: &str, state: impl Fn(&mut Runner) -> Option<RunnerState>) {
+        let mut runners = self.runners.lock().unwrap();
+        let found = runners.iter_mut().find(|(epic, r)| format!("runner of {epic}") == runner && r.state == RunnerState::Alive);
+        if let Some((_, runner)) = found
+            && let Some(state) = state(runner)
+        {
+            runner.state = state;
+        }
+    }
+}
+
+#[async_trait]
+impl Runners for FakeRunners {
+    async fn find(&self, epic: &str) -> Option<String> {
+        self.runners.lock().unwrap().get(epic).map(|_| format!("runner of {epic}"))
+    }
+
+    async fn start(&self, launch: RunLaunch) -> Result<String, Error> {
+        tokio::time::sleep(self.dice.millis(30)).await;
+        let lies = self.lies.load(Ordering::Relaxed);
+        if lies && self.dice.one_in(15) {
+            return Err(Error::new(ErrorKind::Internal, "fork failed"));
+        }
+        let epic = launch.epic.clone();
+        let (dies, stubborn) = (self.dice.one_in(6), self.dice.one_in(4));
+        let ends = Instant::now() + self.dice.millis(60_000);
+        let runner = Runner { launch, state: RunnerState::Alive, ends, dies, stubborn };
+        if self.runners.lock().unwrap().insert(epic.clone(), runner).is_some() {
+            self.broken.lock().unwrap().push(format!("two runners for {epic}"));
+        }
+        tokio::time::sleep(self.dice.millis(30)).await;
+        if lies && self.dice.one_in(15) {
+            return Err(Error::new(ErrorKind::Internal, "the pipe broke"));
+        }
+        Ok(format!("runner of {epic}"))
+    }
+
+    async fn observe(&self, runner: &str, epic: &str) -> RunnerState {
+        assert_eq!(runner, format!("runner of {epic}"));
+        self.runners.lock().unwrap().get(epic).map_or(RunnerState::Died, |r| r.state.clone())
+    }
+
+    async fn cancel(&self, runner: &str) {
+        self.end(runner, |r| (!r.stubborn).then(|| RunnerState::Ended(Outcome::Cancelled, String::new())));
+    }
+
+    async fn kill(&self, runner: &str) {
+        self.end(runner, |_| Some(RunnerState::Died));
+    }
+}
+
+/// Files, as a set of keys.
+pub struct FakeFiles {
+    pub dice: Dice,
+    pub there: Mutex<BTreeSet<BoxKey>>,
+}
+
+pub fn scratch(key: &BoxKey) -> String {
+    format!("/scratch/{}-{}", key.uid, key.incarnation)
+}
+
+#[async_trait]
+impl BoxFiles for FakeFiles {
+    async fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error> {
+        tokio::time::sleep(self.dice.millis(3)).await;
+        self.there.lock().unwrap().insert(key.clone());
+        let scratch = scratch(key).into();
+        Ok(GuestFiles { program: "/hmz".into(), socket_dir: format!("/run/{}", key.uid).into(), scratch })
+    }
+
+    async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
+        tokio::time::sleep(self.dice.millis(3)).await;
+        self.there.lock().unwrap().remove(key);
+        Ok(())
+    }
+}
+
+/// Guests that answer a while after their box runs.
+pub struct FakeGuests {
+    pub daemons: Vec<Arc<Daemon>>,
+    pub dice: Dice,
+}
+
+#[async_trait]
+impl GuestProbe for FakeGuests {
+    async fn check(&self, address: &BoxAddress) -> Result<(), String> {
+        tokio::time::sleep(self.dice.millis(10)).await;
+        for daemon in &self.daemons {
+            let mut state = daemon.state();
+            let found = state.containers.values_mut().find(|c| {
+                let key = c.seen.key.as_ref();
+                c.seen.purpose == Purpose::Box && key.is_some_and(|k| scratch(k) == address.scratch)
+            });
+            if let Some(found) = found {
+                let answers = found.seen.state == BoxState::Running(address.pid) && found.answers <= Instant::now();
+                if answers {
+                    found.owned = Instant::now();
+                }
+                return if answers { Ok(()) } else { Err("the guest does not answer".into()) };
+            }
+        }
+        Err("there is no socket".into())
+    }
+}
+
+/// What the caller's `local` is.
+pub struct FakeCallers;
+
+impl Callers for FakeCallers {
+    fn get(&self, _: Uuid) -> Option<CallerContext> {
+        Some(CallerContext { cwd: "/w".into(), docker_endpoint: Some("unix:///a.sock".into()), ..CallerContext::default() })
+    }
+}
+
+/// Flows `one`, `two` and `five`, by their number of environments.
+pub struct FakeFlows;
+
+#[async_trait]
+impl Flows for FakeFlows {
+    async fn find(&self, name: &str, _: &str) -> Result<(FlowSpec, String), Error> {
+        let n = match name {
+            "one" => 1,
+            "two" => 2,
+            "five" => 5,
+            _ => return Err(Error::refused(format!("there is no flow '{name}'"))),
+        };
+        let environments = (0..n).map(|i| (format!("e_{i}"), hmz_api::kinds::FlowEnvironment::default())).collect();
+        let flow = FlowSpec { description: None, agents: BTreeMap::new(), environments, steps: Vec::new() };
+        Ok((flow, "builtin".into()))
+    }
+}
+
+pub struct FakeEpics(pub Dice);
+
+#[async_trait]
+impl Epics for FakeEpics {
+    async fn open(&self, run: &Resource<Run>, _: &str) -> Result<String, Error> {
+        tokio::time::sleep(Duration::from_millis(self.0.below(5))).await;
+        Ok(format!("/epics/{}", run.metadata.uid.unwrap()))
+    }
+}

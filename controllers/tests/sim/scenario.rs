@@ -1,0 +1,308 @@
+//! One seed: random doings of users, daemons and fate, then peace, in which everything has to come right.
+
+use crate::checks;
+use crate::daemon::{Daemon, Liar, NO_IMAGE, ending};
+use crate::dice::{Dice, SimClock};
+use crate::others::{FakeCallers, FakeEpics, FakeFiles, FakeFlows, FakeGuests, FakeRunners, scratch};
+use crate::slow_store::SlowStore;
+use hmz_api::clock::SharedClock;
+use hmz_api::kinds::{
+    Admission, Endpoint, Environment, EnvironmentRequest, EnvironmentSpec, RestartPolicy, Run, RunParams, RunSpec, Runtime,
+    RuntimeSpec, WorkPlace,
+};
+use hmz_api::{Backend, Cpus, Resource, RuntimeRef, Span};
+use hmz_controllers::{CANCEL, Running, SettingsSnapshot, World, start};
+use hmz_drivers::{BoxState, Driver};
+use hmz_store::{Sqlite, Store};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+pub const INSTANCE: &str = "us";
+
+/// The world and who is in it.
+pub struct Sim {
+    pub dice: Dice,
+    pub store: Store,
+    pub clock: SharedClock,
+    pub daemons: Vec<Arc<Daemon>>,
+    pub runners: Arc<FakeRunners>,
+    pub files: Arc<FakeFiles>,
+    lies: Arc<AtomicBool>,
+    settings: watch::Sender<SettingsSnapshot>,
+    world: World,
+    running: Option<Running>,
+    told: Vec<String>,
+    loud: bool,
+}
+
+fn settings(all: bool) -> SettingsSnapshot {
+    let at = |path: &str| RuntimeSpec { endpoint: Endpoint::Unix(path.into()), ..RuntimeSpec::default() };
+    let mut runtimes = vec![(RuntimeRef::named(Backend::Docker, "a"), Ok(at("/a.sock")))];
+    if all {
+        runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
+        runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
+    }
+    SettingsSnapshot { runtimes, problem: None }
+}
+
+/// Plays a seed; what happened, as text.
+pub fn play(seed: u64) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut sim = Sim::new(seed);
+        sim.start();
+        for _ in 0..10 + sim.dice.below(10) {
+            sim.something().await;
+            let millis = if sim.dice.one_in(3) { 15_000 } else { 900 };
+            sim.pass(sim.dice.millis(millis)).await;
+        }
+        sim.peace().await;
+        sim.told
+    })
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        let dice = Dice::new(seed);
+        let clock: SharedClock = Arc::new(SimClock::new());
+        let lies = Arc::new(AtomicBool::new(true));
+        let backend = SlowStore { inner: Sqlite::in_memory(256).unwrap(), dice: dice.clone(), writes: AtomicU64::new(0) };
+        let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
+        let daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
+        let runners =
+            Arc::new(FakeRunners { dice: dice.clone(), lies: lies.clone(), runners: Mutex::default(), broken: Mutex::default() });
+        let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
+        let driver: Arc<dyn Driver> = Arc::new(Liar { daemons: daemons.clone(), dice: dice.clone(), lies: lies.clone() });
+        let (settings, receiver) = watch::channel(settings(true));
+        let world = World {
+            store: store.clone(),
+            drivers: BTreeMap::from([(Backend::Docker, driver)]),
+            clock: clock.clone(),
+            instance: INSTANCE.into(),
+            seed,
+            runners: runners.clone(),
+            files: files.clone(),
+            probe: Arc::new(FakeGuests { daemons: daemons.clone(), dice: dice.clone() }),
+            callers: Arc::new(FakeCallers),
+            flows: Arc::new(FakeFlows),
+            epics: Arc::new(FakeEpics(dice.clone())),
+            settings: receiver,
+        };
+        let loud = std::env::var_os("HMZ_SIM_LOG").is_some();
+        let told = Vec::new();
+        Self { dice, store, clock, daemons, runners, files, lies, settings, world, running: None, told, loud }
+    }
+
+    fn start(&mut self) {
+        self.running = Some(start(self.world.clone()));
+    }
+
+    pub fn tell(&mut self, what: String) {
+        let line = format!("{} {what}", self.clock.now());
+        if self.loud {
+            eprintln!("{line}");
+        }
+        self.told.push(line);
+    }
+
+    /// Lets time pass, in steps; what has to hold is checked at each.
+    async fn pass(&mut self, time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        while tokio::time::Instant::now() < until {
+            let step = Duration::from_millis(250).min(until - tokio::time::Instant::now());
+            tokio::time::sleep(step).await;
+            self.runners.tick();
+            let owned = self.runners.owned();
+            for daemon in &self.daemons {
+                daemon.tick(&|key| owned.contains(&scratch(key)));
+                checks::never(&daemon.broken);
+            }
+            checks::never(&self.runners.broken);
+            assert!(!self.running.as_ref().is_some_and(Running::is_finished), "the controllers ended by themselves");
+        }
+    }
+
+    fn place(&self) -> RuntimeRef {
+        let name = self.dice.pick(&[Some("a"), Some("a"), Some("b"), None]).flatten();
+        RuntimeRef { backend: Backend::Docker, name: name.map(str::to_owned) }
+    }
+
+    fn image(&self) -> Option<String> {
+        match self.dice.below(8) {
+            0 => Some(NO_IMAGE.into()),
+            1 => Some("node:22".into()),
+            _ => None,
+        }
+    }
+
+    async fn something(&mut self) {
+        match self.dice.below(17) {
+            0..=2 => self.apply_environment().await,
+            3..=5 => self.apply_run().await,
+            6 => self.delete_one().await,
+            7 => self.change_one().await,
+            8 => self.cancel_one().await,
+            9 | 10 => self.hurt_a_box(),
+            11 => self.cut_off(),
+            12 => self.strangers(),
+            13 => self.edit_settings(),
+            _ => self.crash().await,
+        }
+    }
+
+    async fn apply_environment(&mut self) {
+        let name = format!("env{}", self.dice.below(4));
+        let spec = EnvironmentSpec {
+            runtime: self.place(),
+            workdir: Some("/w".into()),
+            image: self.image(),
+            cpus: Some(Cpus::whole(1 + self.dice.below(3))),
+            memory: None,
+            gpus: None,
+            restart: if self.dice.one_in(2) { RestartPolicy::Always } else { RestartPolicy::Never },
+        };
+        let made = self.store.create(Resource::<Environment>::new(&name, spec.clone())).await;
+        self.tell(format!("apply env {name} {:?} {:?} {:?}: {}", spec.runtime, spec.cpus, spec.image, made.is_ok()));
+    }
+
+    async fn apply_run(&mut self) {
+        let (flow, n) = self.dice.pick(&[("one", 1), ("one", 1), ("two", 2), ("five", 5), ("none", 0)]).unwrap();
+        let name = format!("run{}", self.dice.below(5));
+        let place = |sim: &Self| {
+            EnvironmentRequest::Place(WorkPlace {
+                runtime: sim.place(),
+                workdir: Some("/w".into()),
+                image: sim.image().filter(|_| sim.dice.one_in(3)),
+                cpus: Some(Cpus::whole(1 + sim.dice.below(2))),
+                memory: None,
+                gpus: None,
+            })
+        };
+        let spec = RunSpec {
+            flow: flow.into(),
+            task: String::new(),
+            agents: BTreeMap::new(),
+            environments: (0..n).map(|i| (format!("e_{i}"), place(self))).collect(),
+            params: RunParams::default(),
+            admission: self.dice.pick(&[None, Some(Admission::Wait), Some(Admission::Refuse)]).flatten(),
+            wait_for: self.dice.pick(&[None, Some(Span::from_secs(20))]).flatten(),
+            ttl_after_finish: self.dice.pick(&[None, Some(Span::from_secs(30))]).flatten(),
+        };
+        let made = self.store.create(Resource::<Run>::new(&name, spec)).await;
+        self.tell(format!("apply run {name} {flow}: {}", made.is_ok()));
+    }
+
+    async fn delete_one(&mut self) {
+        let n = self.dice.below(5);
+        let (kind, name) = if self.dice.one_in(2) { ("run", format!("run{n}")) } else { ("env", format!("env{n}")) };
+        let gone = self.store.delete_any(kind, &name).await;
+        self.tell(format!("delete {kind} {name}: {}", gone.is_ok()));
+    }
+
+    async fn change_one(&mut self) {
+        let name = format!("env{}", self.dice.below(4));
+        let Some(mut env) = self.store.get::<Environment>(&name).await.unwrap() else { return };
+        match self.dice.below(4) {
+            0 => env.spec.image = Some("node:22".into()),
+            1 => env.spec.cpus = Some(Cpus::whole(1 + self.dice.below(2))),
+            2 => env.spec.runtime = self.place(),
+            _ => env.spec.restart = RestartPolicy::Always,
+        }
+        let done = self.store.update(env).await;
+        self.tell(format!("change env {name}: {}", done.is_ok()));
+    }
+
+    async fn cancel_one(&mut self) {
+        let name = format!("run{}", self.dice.below(5));
+        let Some(mut run) = self.store.get::<Run>(&name).await.unwrap() else { return };
+        run.metadata.annotations.insert(CANCEL.into(), self.clock.now().to_string());
+        let done = self.store.update(run).await;
+        self.tell(format!("cancel run {name}: {}", done.is_ok()));
+    }
+
+    fn hurt_a_box(&mut self) {
+        let Some(daemon) = self.dice.pick(&self.daemons) else { return };
+        let Some(name) = self.dice.pick(&daemon.boxes_of(INSTANCE)) else { return };
+        let mut state = daemon.state();
+        let removed = self.dice.one_in(2);
+        if removed {
+            state.containers.remove(&name);
+        } else if let Some(one) = state.containers.get_mut(&name) {
+            one.seen.state = BoxState::Exited(ending(&self.dice));
+        }
+        drop(state);
+        daemon.tell();
+        self.tell(format!("hurt {name}: removed {removed}"));
+    }
+
+    fn cut_off(&mut self) {
+        let Some(daemon) = self.dice.pick(&self.daemons) else { return };
+        let off = !daemon.state().unreachable;
+        daemon.state().unreachable = off;
+        self.tell(format!("daemon {} unreachable: {off}", daemon.name));
+    }
+
+    fn strangers(&mut self) {
+        let Some(daemon) = self.dice.pick(&self.daemons) else { return };
+        if self.dice.one_in(3) {
+            daemon.strangers_leave();
+        } else {
+            daemon.stranger_takes(1 + self.dice.below(3), &self.dice);
+        }
+        self.tell(format!("strangers on {}", daemon.name));
+    }
+
+    fn edit_settings(&mut self) {
+        let mut new = settings(self.dice.one_in(2));
+        new.problem = self.dice.one_in(3).then(|| "line 3: not YAML".into());
+        self.tell(format!("settings.yaml: {} entries, problem {:?}", new.runtimes.len(), new.problem));
+        self.settings.send_replace(new);
+    }
+
+    /// The controllers end wherever they are, and begin again on what is there.
+    async fn crash(&mut self) {
+        self.pass(self.dice.millis(300)).await;
+        if self.dice.one_in(5) {
+            if let Some(running) = self.running.take() {
+                running.drain().await;
+            }
+        }
+        self.running = None;
+        self.tell("crash".into());
+        self.pass(self.dice.millis(5000)).await;
+        self.start();
+    }
+
+    /// Nobody does anything any more and nobody lies: everything comes right.
+    async fn peace(&mut self) {
+        self.lies.store(false, Ordering::Relaxed);
+        self.settings.send_replace(settings(true));
+        let everything_goes = self.dice.one_in(2);
+        for daemon in &self.daemons {
+            daemon.state().unreachable = false;
+            daemon.strangers_leave();
+        }
+        self.tell(format!("peace; everything goes: {everything_goes}"));
+        if everything_goes {
+            for one in self.store.list_any(None).await.unwrap().items {
+                if one.kind() != RUNTIME {
+                    let _ = self.store.delete_any(one.kind(), &one.metadata().name).await;
+                }
+            }
+        }
+        self.pass(Duration::from_secs(420)).await;
+        checks::converged(self, everything_goes).await;
+        let before = self.store.revision().await.unwrap();
+        self.pass(Duration::from_secs(200)).await;
+        let after = self.store.revision().await.unwrap();
+        // what is refused is tried again now and then, in case its cause went away
+        let refused = checks::any_refused(self).await;
+        assert!(before == after || refused, "something is written while nothing happens: {before} to {after}");
+        self.tell(format!("revision {after}"));
+    }
+}
+
+const RUNTIME: &str = <Runtime as hmz_api::Kind>::KIND;

@@ -1,0 +1,235 @@
+//! Admission: a short critical section under a lock on the daemon, in which a hold is made for each box wanted, or none.
+//!
+//! The lock is the container of one fixed name: whoever creates it is inside. A holder that stalls loses it to whoever
+//! takes over, notices because the lock is no longer the one it made, and starts over; a hold is only ever made before
+//! that check, so whoever comes after sees it.
+
+use super::api::{Answer, Fault, encoded};
+use super::labels::{self, Listed};
+use super::session::Session;
+use super::{capacity, empty_image, names};
+use crate::error::DriverError;
+use crate::types::{Admitted, BoxKey, Purpose, Want};
+use hmz_api::kinds::Share;
+use hyper::body::Bytes;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// How old anybody's hold gets before it is removed, by the daemon's clock: its owner is not coming back.
+const LITTER: Duration = Duration::from_secs(600);
+
+enum Inside {
+    Done(Admitted),
+    /// The lock was taken over meanwhile.
+    Lost,
+}
+
+/// Admits a gang.
+///
+/// # Errors
+/// The daemon does not answer, or the lock cannot be had.
+pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
+    let total = session.total().await?;
+    let began = Instant::now();
+    loop {
+        let lock = take_lock(session, began).await?;
+        let inside = critical(session, &lock, &total, wants).await;
+        let released = session.remove_id(&lock).await;
+        match inside? {
+            Inside::Done(admitted) => {
+                // a lock that could not be released ages out
+                if let Err(e) = released {
+                    tracing::warn!("the admission lock is left to age out: {e}");
+                }
+                return Ok(admitted);
+            }
+            Inside::Lost if began.elapsed() > session.limits.call => return Err(busy(session)),
+            Inside::Lost => {}
+        }
+    }
+}
+
+async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wants: &[Want]) -> Result<Inside, DriverError> {
+    let (listed, now) = session.listed(&[]).await?;
+    let age = session.limits.hold_age;
+    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
+    let of = |key: &BoxKey| {
+        let key = key.clone();
+        listed.iter().filter(move |l| l.key.as_ref().is_some_and(|k| labels::same(k, &key)))
+    };
+    let held = labels::held(&listed, now, age, session.provider(), &keys);
+    // what is removed once the answer stands: holds left behind long ago, and ours that no longer stand for anything
+    let litter = |l: &&Listed| l.purpose == Purpose::Hold && !l.counts(now, LITTER.max(age));
+    let mut obsolete: Vec<&Listed> = listed.iter().filter(litter).collect();
+    let mut made = Vec::new();
+    let mut result = Ok(());
+    let short = capacity::check(&session.at(), total, &held, wants).err();
+    for want in wants {
+        let holds = of(&want.key).filter(|l| l.purpose == Purpose::Hold);
+        if short.is_some() {
+            obsolete.extend(holds);
+            continue;
+        }
+        let share = share(want);
+        let there = of(&want.key).any(|l| l.purpose == Purpose::Box && l.provider == session.provider() && l.counts(now, age));
+        // one past half its life is made anew, so that what is returned is young
+        let young = |l: &Listed| l.counts(now, age / 2) && l.share == share && l.provider == session.provider();
+        let kept = holds.clone().filter(|l| !there && young(l)).max_by_key(|l| l.generation).map(|l| l.id.clone());
+        obsolete.extend(holds.filter(|l| Some(&l.id) != kept.as_ref()));
+        if there || kept.is_some() {
+            continue;
+        }
+        let next = of(&want.key).map(|l| l.generation).max().unwrap_or(0) + 1;
+        match create_hold(session, &want.key, want.run, &share, next).await {
+            Ok(id) => made.push(id),
+            Err(e) => {
+                result = Err(e);
+                break;
+            }
+        }
+    }
+    let still_ours = match result {
+        Ok(()) => is_ours(session, lock).await,
+        Err(e) => Err(e),
+    };
+    if !matches!(still_ours, Ok(true)) {
+        for id in &made {
+            session.remove_id(id).await?;
+        }
+        return still_ours.map(|_| Inside::Lost);
+    }
+    for one in obsolete {
+        // what stays is removed the next time, or ages out
+        let _ = session.remove_id(&one.id).await;
+    }
+    Ok(Inside::Done(short.map_or_else(|| Admitted::Held(wants.iter().map(share).collect()), Admitted::Short)))
+}
+
+/// Makes the holds young again by replacing each.
+///
+/// # Errors
+/// One has aged out or is gone, or the daemon does not answer.
+pub async fn renew(session: &Session<'_>, keys: &[BoxKey]) -> Result<(), DriverError> {
+    for key in keys {
+        let (listed, now) = session.of_key(key).await?;
+        let counts = |l: &&Listed| l.counts(now, session.limits.hold_age);
+        let Some(current) = listed.iter().filter(counts).max_by_key(|l| (l.purpose == Purpose::Box, l.generation)) else {
+            return Err(aged_out(session, key));
+        };
+        if current.purpose == Purpose::Box {
+            continue;
+        }
+        let next = listed.iter().map(|l| l.generation).max().unwrap_or(0) + 1;
+        let id = create_hold(session, key, current.run, &current.share, next).await?;
+        // the new one continues the old one only if that still counted when the new one was there
+        let (after, now) = session.of_key(key).await?;
+        if !after.iter().any(|l| l.id == current.id && l.counts(now, session.limits.hold_age)) {
+            session.remove_id(&id).await?;
+            return Err(aged_out(session, key));
+        }
+        for old in listed.iter().filter(|l| l.purpose == Purpose::Hold) {
+            session.remove_id(&old.id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The share of a box is no longer held.
+pub fn aged_out(session: &Session<'_>, key: &BoxKey) -> DriverError {
+    DriverError::Transient(format!("{} no longer holds the share of '{}'", session.at(), key.role))
+}
+
+fn busy(session: &Session<'_>) -> DriverError {
+    DriverError::Transient(format!("the admission lock of {} stays taken", session.api.address()))
+}
+
+fn share(want: &Want) -> Share {
+    Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }
+}
+
+/// Makes a hold; its id. One of the same name that is there already is as good.
+async fn create_hold(
+    session: &Session<'_>,
+    key: &BoxKey,
+    run: Option<Uuid>,
+    share: &Share,
+    generation: u64,
+) -> Result<String, DriverError> {
+    let name = names::of_hold(session.provider(), key, generation);
+    let map = labels::write(session.who, session.provider(), key, run, share, "hold");
+    match create_shell(session, &name, map).await {
+        Ok(answer) => session.id_of(&answer.json),
+        Err(fault) if fault.status() == Some(409) => match session.inspect(&name).await? {
+            Some(there) if there.purpose == Purpose::Hold && there.key.as_ref() == Some(key) && there.share == *share => {
+                Ok(there.id)
+            }
+            Some(there) if there.purpose == Purpose::Hold => Err(DriverError::Transient(format!("{name} is being replaced"))),
+            Some(_) => Err(session.foreign(&name)),
+            None => Err(DriverError::Transient(format!("{name} went away meanwhile"))),
+        },
+        Err(fault) => Err(session.fault(fault)),
+    }
+}
+
+/// Creates a container that is never started, from the empty image, which is brought when it is missing.
+async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>) -> Result<Answer, Fault> {
+    let body = json!({
+        "Image": format!("{}:{}", names::EMPTY_IMAGE, names::EMPTY_TAG),
+        "Cmd": ["/never-started"],
+        "Labels": labels,
+        "NetworkDisabled": true,
+        "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "no"}},
+    });
+    let path = format!("/containers/create?name={}", encoded(name));
+    match session.api.post(&path, Some(&body)).await {
+        Err(fault) if fault.status() == Some(404) => {
+            session.api.post_tar("/images/load?quiet=1", Bytes::from(empty_image::archive())).await?;
+            match session.api.post(&path, Some(&body)).await {
+                // a daemon that takes no image without a layer imports an empty tar: two blocks of zeroes
+                Err(fault) if fault.status() == Some(404) => {
+                    let import = format!("/images/create?fromSrc=-&repo={}&tag={}", names::EMPTY_IMAGE, names::EMPTY_TAG);
+                    session.api.post_tar(&import, Bytes::from_static(&[0; 1024])).await?;
+                    session.api.post(&path, Some(&body)).await
+                }
+                other => other,
+            }
+        }
+        other => other,
+    }
+}
+
+/// Waits for the lock and takes it; its id.
+async fn take_lock(session: &Session<'_>, began: Instant) -> Result<String, DriverError> {
+    let holder = Uuid::new_v4().simple().to_string();
+    loop {
+        match create_shell(session, names::LOCK, labels::write_lock(session.who, &holder)).await {
+            Ok(answer) => return session.id_of(&answer.json),
+            Err(fault) if fault.status() == Some(409) => {}
+            Err(fault) => return Err(session.fault(fault)),
+        }
+        match session.api.get(&format!("/containers/{}/json", names::LOCK)).await {
+            Ok(answer) => {
+                let there = Listed::of_inspect(&answer.json).filter(|l| l.purpose == Purpose::Lock);
+                let there = there.ok_or_else(|| session.foreign(names::LOCK))?;
+                if there.age(answer.now) >= session.limits.lock_stale {
+                    tracing::warn!("taking over an admission lock whose holder on {} is gone", there.host);
+                    session.remove_id(&there.id).await?;
+                    continue;
+                }
+            }
+            Err(fault) if fault.status() == Some(404) => continue,
+            Err(fault) => return Err(session.fault(fault)),
+        }
+        if began.elapsed() > session.limits.call {
+            return Err(busy(session));
+        }
+        // the daemon tells nobody in line, so each asks again, not all at once
+        let jitter = u64::from(Uuid::new_v4().as_bytes()[0]) % 40;
+        tokio::time::sleep(Duration::from_millis(10 + jitter)).await;
+    }
+}
+
+async fn is_ours(session: &Session<'_>, lock: &str) -> Result<bool, DriverError> {
+    Ok(session.inspect(names::LOCK).await?.is_some_and(|l| l.id == lock))
+}

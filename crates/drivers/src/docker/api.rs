@@ -1,0 +1,315 @@
+//! The Engine API over a Unix socket: one connection a request, every answer read as plain JSON and with a bound.
+//!
+//! Answers are not decoded into generated models: one field that a newer daemon spells differently would cost a whole
+//! listing. Every answer carries the daemon's own clock, which admission goes by.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+/// Largest answer that is read whole, in bytes: a listing of some ten thousand containers.
+const MAX_ANSWER: usize = 64 << 20;
+/// Longest line of a stream, in bytes.
+const MAX_LINE: usize = 1 << 20;
+/// The oldest API spoken (docker 20.10), as its minor version.
+const OLDEST: u32 = 41;
+/// The newest API spoken.
+const NEWEST: u32 = 51;
+
+/// Why a request got no answer, or one that says no.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// No answer.
+    #[error("{0}")]
+    Silent(String),
+    /// The daemon said no, with this status and these words.
+    #[error("{1}")]
+    Said(u16, String),
+}
+
+impl Fault {
+    /// The status the daemon answered with.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Said(status, _) => Some(*status),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The body.
+    pub json: Value,
+    /// The daemon's clock, to a second.
+    pub now: Option<Timestamp>,
+}
+
+/// A daemon at a socket.
+#[derive(Debug, Clone)]
+pub struct Api {
+    socket: PathBuf,
+    /// The minor version of the API spoken, from 1.41; `None` before it was asked.
+    minor: Option<u32>,
+    deadline: Duration,
+}
+
+impl Api {
+    /// A daemon at `socket`, whose answers are waited for no longer than `deadline`.
+    pub const fn new(socket: PathBuf, deadline: Duration) -> Self {
+        Self { socket, minor: None, deadline }
+    }
+
+    /// The address, as `unix:///var/run/docker.sock`.
+    pub fn address(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// Agrees on a version: the newest both ends speak.
+    ///
+    /// # Errors
+    /// No answer, or a daemon older than 20.10.
+    pub async fn negotiate(mut self) -> Result<Self, Fault> {
+        let response = self.within(self.send(Method::GET, "/_ping", None, &[])).await?;
+        let said = response.headers().get("api-version").and_then(|v| v.to_str().ok()).unwrap_or("1.41").to_owned();
+        let minor = said.strip_prefix("1.").and_then(|m| m.parse::<u32>().ok());
+        match minor {
+            Some(minor) if minor >= OLDEST => self.minor = Some(minor.min(NEWEST)),
+            _ => return Err(Fault::Said(400, format!("it speaks API {said}, and 1.{OLDEST} (docker 20.10) or newer is needed"))),
+        }
+        Ok(self)
+    }
+
+    /// A GET.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn get(&self, path: &str) -> Result<Answer, Fault> {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// A POST with a JSON body.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, Fault> {
+        let body = body.map(|b| ("application/json", Bytes::from(b.to_string())));
+        self.call(Method::POST, path, body).await
+    }
+
+    /// A POST of a tar archive.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn post_tar(&self, path: &str, tar: Bytes) -> Result<Answer, Fault> {
+        self.call(Method::POST, path, Some(("application/x-tar", tar))).await
+    }
+
+    /// A DELETE.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn delete(&self, path: &str) -> Result<Answer, Fault> {
+        self.call(Method::DELETE, path, None).await
+    }
+
+    /// Opens a stream of JSON lines. Waits for the first byte without a deadline when `patient`.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        patient: bool,
+    ) -> Result<Lines, Fault> {
+        let path = self.versioned(path);
+        let sent = self.send(method, &path, None, headers);
+        let response = if patient { sent.await? } else { self.within(sent).await? };
+        let response = self.within(checked(response)).await?;
+        Ok(Lines { body: response.into_body(), buffer: Vec::new(), ended: false })
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<(&'static str, Bytes)>) -> Result<Answer, Fault> {
+        let path = self.versioned(path);
+        self.within(async {
+            let response = checked(self.send(method, &path, body, &[]).await?).await?;
+            let now = response.headers().get("date").and_then(|v| v.to_str().ok()).and_then(http_date);
+            let bytes = whole(response.into_body()).await?;
+            let json = if bytes.iter().all(u8::is_ascii_whitespace) {
+                Value::Null
+            } else {
+                // an import answers with several objects; only its first is of interest
+                serde_json::Deserializer::from_slice(&bytes)
+                    .into_iter::<Value>()
+                    .next()
+                    .transpose()
+                    .map_err(|e| Fault::Silent(format!("its answer is not JSON: {e}")))?
+                    .unwrap_or(Value::Null)
+            };
+            Ok(Answer { json, now })
+        })
+        .await
+    }
+
+    fn versioned(&self, path: &str) -> String {
+        format!("/v1.{}{path}", self.minor.unwrap_or(OLDEST))
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let late = |_| Fault::Silent(format!("no answer in {} s", self.deadline.as_secs_f64()));
+        tokio::time::timeout(self.deadline, work).await.map_err(late)?
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+        headers: &[(&'static str, String)],
+    ) -> Result<Response<Incoming>, Fault> {
+        let silent = |why: String| Fault::Silent(why);
+        let stream = UnixStream::connect(&self.socket).await.map_err(|e| silent(format!("{}: {e}", self.socket.display())))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| silent(e.to_string()))?;
+        // The connection ends with the request's response; dropping the caller drops sender and body, which ends it too.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "docker");
+        let bytes = match body {
+            Some((kind, bytes)) => {
+                request = request.header(CONTENT_TYPE, kind);
+                bytes
+            }
+            None => Bytes::new(),
+        };
+        for (name, value) in headers {
+            let mut value = HeaderValue::from_str(value).map_err(|e| silent(e.to_string()))?;
+            value.set_sensitive(true);
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(bytes)).map_err(|e| silent(e.to_string()))?;
+        sender.send_request(request).await.map_err(|e| silent(format!("the connection broke: {e}")))
+    }
+}
+
+/// The lines of a stream, each a JSON value.
+#[derive(Debug)]
+pub struct Lines {
+    body: Incoming,
+    buffer: Vec<u8>,
+    ended: bool,
+}
+
+impl Lines {
+    /// The next line; `None` at the end. May be cancelled and called again.
+    ///
+    /// # Errors
+    /// A broken connection, a line that is no JSON or too long.
+    pub async fn next(&mut self) -> Result<Option<Value>, Fault> {
+        loop {
+            if let Some(at) = self.buffer.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=at).collect();
+                match parsed(&line)? {
+                    Some(value) => return Ok(Some(value)),
+                    None => continue,
+                }
+            }
+            if self.ended {
+                let rest = std::mem::take(&mut self.buffer);
+                return parsed(&rest);
+            }
+            if self.buffer.len() > MAX_LINE {
+                return Err(Fault::Silent("a line of its answer is too long".into()));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+                Some(Err(e)) => return Err(Fault::Silent(format!("the connection broke: {e}"))),
+                None => self.ended = true,
+            }
+        }
+    }
+}
+
+fn parsed(line: &[u8]) -> Result<Option<Value>, Fault> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    serde_json::from_slice(line).map(Some).map_err(|e| Fault::Silent(format!("its answer is not JSON: {e}")))
+}
+
+/// Turns an answer that says no into the daemon's words.
+async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Fault> {
+    let status = response.status();
+    if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED {
+        return Ok(response);
+    }
+    let bytes = whole(response.into_body()).await?;
+    let words = serde_json::from_slice::<Value>(&bytes)
+        .ok()
+        .and_then(|v| v.get("message").and_then(Value::as_str).map(str::to_owned))
+        .unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().chars().take(4096).collect());
+    Err(Fault::Said(status.as_u16(), if words.is_empty() { status.to_string() } else { words }))
+}
+
+async fn whole(mut body: Incoming) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| Fault::Silent(format!("the connection broke: {e}")))?;
+        if let Some(data) = frame.data_ref() {
+            if bytes.len() + data.len() > MAX_ANSWER {
+                return Err(Fault::Silent("its answer is too long".into()));
+            }
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
+}
+
+fn http_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+/// `text` as a query's value or a path's segment.
+pub fn encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            out.push(byte as char);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemons_clock_is_read() {
+        assert_eq!(http_date("Mon, 30 Nov 2026 00:18:33 GMT"), "2026-11-30T00:18:33Z".parse().ok());
+        assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn what_a_query_does_not_take_is_encoded() {
+        assert_eq!(encoded("a/b:1 é"), "a%2Fb%3A1%20%C3%A9");
+    }
+}

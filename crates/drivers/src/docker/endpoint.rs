@@ -1,0 +1,214 @@
+//! What endpoint `local` means: what the docker command line here would reach.
+
+use crate::error::DriverError;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Where docker listens unless told otherwise.
+const USUAL: &str = "/var/run/docker.sock";
+/// Largest configuration file read, in bytes.
+const MAX_CONFIG: u64 = 4 << 20;
+
+/// The address the docker command line reaches with this environment, as `unix:///var/run/docker.sock`: DOCKER_HOST,
+/// else the context of DOCKER_CONTEXT or of `config.json`, else the usual socket, else the rootless one when only that is there.
+///
+/// # Errors
+/// A context that is not there, or an address that is not a Unix socket's.
+pub fn resolve_local(env: &BTreeMap<String, String>) -> Result<String, DriverError> {
+    resolve(env, Path::new(USUAL))
+}
+
+fn resolve(env: &BTreeMap<String, String>, usual: &Path) -> Result<String, DriverError> {
+    let var = |name: &str| env.get(name).map(String::as_str).filter(|v| !v.is_empty());
+    if let Some(host) = var("DOCKER_HOST") {
+        return unix(host, "DOCKER_HOST", usual);
+    }
+    let config = config_dir(env);
+    let context = match (var("DOCKER_CONTEXT"), &config) {
+        (Some(name), _) => Some(name.to_owned()),
+        (None, Some(dir)) => current_context(dir)?,
+        (None, None) => None,
+    };
+    match (context.filter(|name| name != "default"), config) {
+        (Some(name), Some(dir)) => unix(&context_host(&dir, &name)?, &format!("docker context '{name}'"), usual),
+        (Some(name), None) => Err(no_context(&name)),
+        (None, _) => {
+            let rootless = var("XDG_RUNTIME_DIR").map(|dir| Path::new(dir).join("docker.sock"));
+            let there = |path: &Path| path.symlink_metadata().is_ok();
+            let path = match rootless {
+                Some(rootless) if !there(usual) && there(&rootless) => rootless,
+                _ => usual.to_owned(),
+            };
+            Ok(format!("unix://{}", path.display()))
+        }
+    }
+}
+
+/// The directory of docker's own configuration: DOCKER_CONFIG, else `~/.docker`.
+pub fn config_dir(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let var = |name: &str| env.get(name).filter(|v| !v.is_empty());
+    var("DOCKER_CONFIG").map(PathBuf::from).or_else(|| var("HOME").map(|home| Path::new(home).join(".docker")))
+}
+
+/// Reads a small JSON file; `None` when it is not there.
+///
+/// # Errors
+/// Words that name the file when it cannot be read or is no JSON.
+pub fn read_json(path: &Path) -> Result<Option<Value>, String> {
+    let file = match fs_err::File::open(path) {
+        Ok(file) => file,
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    let mut text = String::new();
+    file.take(MAX_CONFIG).read_to_string(&mut text).map_err(|e| format!("{}: {e}", path.display()))?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    // the place and not the content is named: the file holds sign-ins
+    serde_json::from_str(&text).map(Some).map_err(|e| format!("{}:{}:{}: not JSON", path.display(), e.line(), e.column()))
+}
+
+fn current_context(dir: &Path) -> Result<Option<String>, DriverError> {
+    let config = read_json(&dir.join("config.json")).map_err(DriverError::Refused)?;
+    let name = config.as_ref().and_then(|c| c.get("currentContext")).and_then(Value::as_str).filter(|n| !n.is_empty());
+    Ok(name.map(str::to_owned))
+}
+
+fn context_host(dir: &Path, name: &str) -> Result<String, DriverError> {
+    let mut folder = String::new();
+    for byte in Sha256::digest(name.as_bytes()) {
+        let _ = write!(folder, "{byte:02x}");
+    }
+    let meta = read_json(&dir.join("contexts/meta").join(folder).join("meta.json")).map_err(DriverError::Refused)?;
+    let meta = meta.ok_or_else(|| no_context(name))?;
+    let host = meta.pointer("/Endpoints/docker/Host").and_then(Value::as_str).unwrap_or_default();
+    if host.is_empty() {
+        return Err(DriverError::Refused(format!("docker context '{name}' names no docker endpoint")));
+    }
+    Ok(host.to_owned())
+}
+
+fn no_context(name: &str) -> DriverError {
+    DriverError::Refused(format!("docker context '{name}' not found"))
+}
+
+fn unix(host: &str, from: &str, usual: &Path) -> Result<String, DriverError> {
+    match host.trim().strip_prefix("unix://") {
+        Some("") => Ok(format!("unix://{}", usual.display())),
+        Some(path) if path.starts_with('/') => Ok(format!("unix://{path}")),
+        Some(_) => Err(DriverError::Refused(format!("{from} is '{host}', which is not unix:///PATH"))),
+        None => {
+            let text = format!("{from} is '{host}': a daemon reached over tcp or ssh is not supported yet");
+            Err(DriverError::Refused(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        dir: tempfile::TempDir,
+        env: BTreeMap<String, String>,
+    }
+
+    impl Place {
+        fn new(env: &[(&str, &str)]) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |v: &str| v.replace('@', dir.path().to_str().unwrap());
+            let env = env.iter().map(|(k, v)| ((*k).to_owned(), at(v))).collect();
+            Self { dir, env }
+        }
+        fn file(self, path: &str, text: &str) -> Self {
+            let path = self.dir.path().join(path);
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            fs_err::write(path, text).unwrap();
+            self
+        }
+        fn context(self, config: &str, name: &str, host: &str) -> Self {
+            let folder: String = Sha256::digest(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+            let meta = format!(r#"{{"Name":"{name}","Endpoints":{{"docker":{{"Host":"{host}"}}}}}}"#);
+            self.file(&format!("{config}/contexts/meta/{folder}/meta.json"), &meta)
+        }
+        fn answer(&self) -> String {
+            let at = self.dir.path().to_str().unwrap();
+            match resolve(&self.env, &self.dir.path().join("usual.sock")) {
+                Ok(text) => text.replace(at, "@"),
+                Err(e) => e.to_string().replace(at, "@"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_local_means() {
+        let config = r#"{"currentContext":"mine"}"#;
+        let cases: Vec<(&str, Place, &str)> =
+            vec![
+                ("nothing", Place::new(&[]), "unix://@/usual.sock"),
+                ("host", Place::new(&[("DOCKER_HOST", "unix:///x.sock"), ("DOCKER_CONTEXT", "gone")]), "unix:///x.sock"),
+                ("empty host", Place::new(&[("DOCKER_HOST", "")]), "unix://@/usual.sock"),
+                ("bare unix", Place::new(&[("DOCKER_HOST", "unix://")]), "unix://@/usual.sock"),
+                (
+                    "tcp",
+                    Place::new(&[("DOCKER_HOST", "tcp://h:1")]),
+                    "DOCKER_HOST is 'tcp://h:1': a daemon reached over tcp or ssh is not supported yet",
+                ),
+                ("relative", Place::new(&[("DOCKER_HOST", "unix://x")]), "DOCKER_HOST is 'unix://x', which is not unix:///PATH"),
+                (
+                    "context of the variable over the file's",
+                    Place::new(&[("DOCKER_CONTEXT", "other"), ("HOME", "@/home")])
+                        .file("home/.docker/config.json", config)
+                        .context("home/.docker", "other", "unix:///other.sock"),
+                    "unix:///other.sock",
+                ),
+                (
+                    "current context",
+                    Place::new(&[("HOME", "@/home")]).file("home/.docker/config.json", config).context(
+                        "home/.docker",
+                        "mine",
+                        "unix:///mine.sock",
+                    ),
+                    "unix:///mine.sock",
+                ),
+                (
+                    "DOCKER_CONFIG over HOME",
+                    Place::new(&[("HOME", "@/home"), ("DOCKER_CONFIG", "@/cfg")])
+                        .file("home/.docker/config.json", config)
+                        .context("home/.docker", "mine", "unix:///mine.sock"),
+                    "unix://@/usual.sock",
+                ),
+                (
+                    "context over ssh",
+                    Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "far")]).context("home/.docker", "far", "ssh://me@far"),
+                    "docker context 'far' is 'ssh://me@far': a daemon reached over tcp or ssh is not supported yet",
+                ),
+                ("no such context", Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "x")]), "docker context 'x' not found"),
+                (
+                    "the default context by name",
+                    Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "default")]).file("home/.docker/config.json", config),
+                    "unix://@/usual.sock",
+                ),
+                (
+                    "a file that is no JSON",
+                    Place::new(&[("DOCKER_CONFIG", "@/cfg")]).file("cfg/config.json", "{\"auths\": secret"),
+                    "@/cfg/config.json:1:11: not JSON",
+                ),
+                ("rootless", Place::new(&[("XDG_RUNTIME_DIR", "@/run")]).file("run/docker.sock", ""), "unix://@/run/docker.sock"),
+                (
+                    "rootless beside the usual one",
+                    Place::new(&[("XDG_RUNTIME_DIR", "@/run")]).file("run/docker.sock", "").file("usual.sock", ""),
+                    "unix://@/usual.sock",
+                ),
+                ("no rootless", Place::new(&[("XDG_RUNTIME_DIR", "@/run")]), "unix://@/usual.sock"),
+            ];
+        for (name, place, expected) in cases {
+            assert_eq!(place.answer(), expected, "{name}");
+        }
+    }
+}

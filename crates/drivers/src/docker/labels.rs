@@ -1,0 +1,304 @@
+//! Labels written on a container and read back from a listing.
+//!
+//! Labels are only believed together with the name: `docker commit` copies labels into an image, and so into containers
+//! that were never ours.
+
+use super::DockerIdentity;
+use super::capacity::Held;
+use super::names;
+use crate::types::{BoxKey, Purpose};
+use hmz_api::kinds::Share;
+use hmz_api::{Cpus, Memory, labels};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Who is in the critical section: a random word, so that a holder knows its own lock.
+pub const HOLDER: &str = "hmz.holder";
+
+/// Labels of a box or of its hold.
+pub fn write(
+    who: &DockerIdentity,
+    provider: &str,
+    key: &BoxKey,
+    run: Option<Uuid>,
+    share: &Share,
+    purpose: &str,
+) -> Map<String, Value> {
+    let mut map = common(who, purpose);
+    let mut put = |name: &str, value: String| map.insert(name.to_owned(), Value::String(value));
+    put(labels::PROVIDER, provider.to_owned());
+    put(labels::ROLE, key.role.clone());
+    put(labels::INSTANCE, key.instance.clone());
+    put(labels::ENV_UID, key.uid.to_string());
+    put(labels::INCARNATION, key.incarnation.to_string());
+    if let Some(cpus) = share.cpus {
+        put(labels::CPUS, cpus.to_string());
+    }
+    if let Some(memory) = share.memory {
+        put(labels::MEMORY, memory.bytes().to_string());
+    }
+    if !share.gpus.is_empty() {
+        put(labels::GPUS, share.gpus.join(","));
+    }
+    if let Some(run) = run {
+        put(labels::RUN, run.to_string());
+    }
+    map
+}
+
+/// Labels of the admission lock.
+pub fn write_lock(who: &DockerIdentity, holder: &str) -> Map<String, Value> {
+    let mut map = common(who, "lock");
+    map.insert(HOLDER.to_owned(), holder.into());
+    map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
+    map
+}
+
+fn common(who: &DockerIdentity, purpose: &str) -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert(labels::UID.to_owned(), who.uid.to_string().into());
+    map.insert(labels::HOST.to_owned(), who.hostname.clone().into());
+    map.insert(labels::PURPOSE.to_owned(), purpose.into());
+    map
+}
+
+/// A container as a listing shows it.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its id.
+    pub id: String,
+    /// Its name, without the slash.
+    pub name: String,
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited` or `dead`.
+    pub state: String,
+    /// When it was made, by the daemon's clock, to a second.
+    pub created: Option<Timestamp>,
+    /// What it is for; [`Purpose::Foreign`] when its name is not the one its labels derive.
+    pub purpose: Purpose,
+    /// Which box, when it is ours.
+    pub key: Option<BoxKey>,
+    /// The run in its labels.
+    pub run: Option<Uuid>,
+    /// The runtime in its labels.
+    pub provider: String,
+    /// The host in its labels.
+    pub host: String,
+    /// The role in its labels.
+    pub role: String,
+    /// The share in its labels.
+    pub share: Share,
+    /// The generation of a hold.
+    pub generation: u64,
+    /// Whether labels of ours are on it at all.
+    labelled_by_us: bool,
+}
+
+impl Listed {
+    /// Reads one entry of `/containers/json`; `None` when it has no id or name.
+    pub fn of_entry(entry: &Value) -> Option<Self> {
+        let id = entry.get("Id")?.as_str()?;
+        let name = entry.get("Names")?.as_array()?.iter().filter_map(Value::as_str).map(bare).find(|n| !n.contains('/'))?;
+        let state = entry.get("State").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+        let created = entry.get("Created").and_then(Value::as_i64).and_then(|s| Timestamp::from_second(s).ok());
+        Some(Self::new(id, name, &state, created, entry.get("Labels").unwrap_or(&Value::Null)))
+    }
+
+    /// Reads an answer of `/containers/NAME/json`; `None` when it has no id or name.
+    pub fn of_inspect(entry: &Value) -> Option<Self> {
+        let id = entry.get("Id")?.as_str()?;
+        let name = bare(entry.get("Name")?.as_str()?);
+        let state = entry.pointer("/State/Status").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+        let created = entry.get("Created").and_then(Value::as_str).and_then(|t| t.parse().ok());
+        Some(Self::new(id, name, &state, created, entry.pointer("/Config/Labels").unwrap_or(&Value::Null)))
+    }
+
+    fn new(id: &str, name: &str, state: &str, created: Option<Timestamp>, map: &Value) -> Self {
+        let text = |label: &str| map.get(label).and_then(Value::as_str).filter(|t| !t.is_empty());
+        let owned = |label: &str| text(label).unwrap_or_default().to_owned();
+        let provider = owned(labels::PROVIDER);
+        let key = || {
+            Some(BoxKey {
+                instance: text(labels::INSTANCE)?.to_owned(),
+                uid: text(labels::ENV_UID)?.parse().ok()?,
+                incarnation: text(labels::INCARNATION)?.parse().ok()?,
+                role: text(labels::ROLE)?.to_owned(),
+            })
+        };
+        let mut key = key();
+        let mut generation = 0;
+        let purpose = match (text(labels::PURPOSE), &key) {
+            (Some("lock"), _) if name == names::LOCK => Purpose::Lock,
+            (Some("box"), Some(k)) if name == names::of_box(&provider, k) => Purpose::Box,
+            (Some("hold"), Some(k)) => match names::generation(name, &provider, k) {
+                Some(n) => {
+                    generation = n;
+                    Purpose::Hold
+                }
+                None => Purpose::Foreign,
+            },
+            _ => Purpose::Foreign,
+        };
+        if !matches!(purpose, Purpose::Box | Purpose::Hold) {
+            key = None;
+        }
+        let share = Share {
+            cpus: text(labels::CPUS).and_then(|t| t.parse::<Cpus>().ok()),
+            memory: text(labels::MEMORY).and_then(|t| t.parse().ok()).map(Memory::from_bytes),
+            gpus: text(labels::GPUS).map(|t| t.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+        };
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            state: state.to_owned(),
+            created,
+            purpose,
+            key,
+            run: text(labels::RUN).and_then(|t| t.parse().ok()),
+            host: owned(labels::HOST),
+            role: owned(labels::ROLE),
+            provider,
+            share,
+            generation,
+            labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
+        }
+    }
+
+    /// Whether its first process runs.
+    pub fn runs(&self) -> bool {
+        matches!(self.state.as_str(), "running" | "paused" | "restarting")
+    }
+
+    /// How long ago it was made, by the daemon's clock; zero when one of the two is not known.
+    pub fn age(&self, now: Option<Timestamp>) -> Duration {
+        match (now, self.created) {
+            (Some(now), Some(created)) => now.duration_since(created).try_into().unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether its share counts: a box that runs or is about to, a hold that has not aged out, and a running box of the
+    /// other implementation. A copy of our labels under another name holds nothing.
+    pub fn counts(&self, now: Option<Timestamp>, hold_age: Duration) -> bool {
+        match self.purpose {
+            Purpose::Box => self.runs() || self.state == "created",
+            Purpose::Hold => self.age(now) < hold_age,
+            Purpose::Lock => false,
+            Purpose::Foreign => !self.labelled_by_us && self.runs() && !self.provider.is_empty(),
+        }
+    }
+}
+
+/// The shares that count, a box and its holds once, without those of `except`.
+pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provider: &str, except: &[&BoxKey]) -> Vec<Held> {
+    let mut keyed: Vec<(&BoxKey, usize)> = Vec::new();
+    let mut out: Vec<Held> = Vec::new();
+    // boxes first, so that a refusal names the box rather than its hold
+    let (boxes, rest): (Vec<_>, Vec<_>) = listed.iter().partition(|l| l.purpose == Purpose::Box);
+    for one in boxes.into_iter().chain(rest).filter(|l| l.counts(now, hold_age)) {
+        let (cpus, memory) = (one.share.cpus.unwrap_or_default(), one.share.memory.unwrap_or_default());
+        if let Some(key) = &one.key {
+            if except.iter().any(|k| same(k, key)) {
+                continue;
+            }
+            if let Some(held) = keyed.iter().find(|(k, _)| same(k, key)).and_then(|(_, at)| out.get_mut(*at)) {
+                // a hold and what replaces it say the same; should they not, the larger counts
+                held.cpus = held.cpus.max(cpus);
+                held.memory = held.memory.max(memory);
+                continue;
+            }
+            keyed.push((key, out.len()));
+        }
+        out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, own: one.provider == provider });
+    }
+    out
+}
+
+/// Whether two keys mean the same box: by uid and incarnation, of one instance.
+pub fn same(a: &BoxKey, b: &BoxKey) -> bool {
+    a.uid == b.uid && a.incarnation == b.incarnation && a.instance == b.instance
+}
+
+fn bare(name: &str) -> &str {
+    name.strip_prefix('/').unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn identity() -> DockerIdentity {
+        DockerIdentity {
+            instance: "inst".into(),
+            uid: 7,
+            gid: 7,
+            user_name: "me".into(),
+            hostname: "vm".into(),
+            docker_config_dir: "/nowhere".into(),
+            clock: Arc::new(hmz_api::clock::SystemClock),
+        }
+    }
+
+    fn key(incarnation: u64) -> BoxKey {
+        BoxKey { instance: "inst".into(), uid: Uuid::from_u128(3), incarnation, role: "box".into() }
+    }
+
+    fn entry(name: &str, state: &str, created: i64, labels: Map<String, Value>) -> Listed {
+        let entry = json!({"Id": "1", "Names": [format!("/{name}")], "State": state, "Created": created, "Labels": labels});
+        Listed::of_entry(&entry).unwrap()
+    }
+
+    fn share() -> Share {
+        Share { cpus: Some(Cpus::from_millis(1500)), memory: Some(Memory::from_bytes(5 << 20)), gpus: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let run = Some(Uuid::from_u128(9));
+        let map = write(&identity(), "here", &key(1), run, &share(), "box");
+        assert_eq!(map[labels::UID], "7");
+        assert_eq!(map[labels::CPUS], "1.5");
+        assert!(!map.contains_key("humanize.pid"));
+        let read = entry(&names::of_box("here", &key(1)), "running", 0, map);
+        assert_eq!((read.purpose, read.key, read.run), (Purpose::Box, Some(key(1)), run));
+        assert_eq!((read.share, read.provider.as_str(), read.host.as_str()), (share(), "here", "vm"));
+    }
+
+    #[test]
+    fn copied_labels_under_another_name_are_a_strangers_and_hold_nothing() {
+        let map = write(&identity(), "here", &key(1), None, &share(), "box");
+        let copy = entry("something", "running", 0, map);
+        assert_eq!((copy.purpose, copy.key.clone()), (Purpose::Foreign, None));
+        assert!(!copy.counts(None, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_box_and_its_hold_count_once_and_an_aged_hold_not_at_all() {
+        let now = Timestamp::from_second(1000).ok();
+        let age = Duration::from_secs(60);
+        let hold = |key: &BoxKey, generation, created| {
+            let map = write(&identity(), "here", key, None, &share(), "hold");
+            entry(&names::of_hold("here", key, generation), "created", created, map)
+        };
+        let running =
+            entry(&names::of_box("here", &key(1)), "running", 1, write(&identity(), "here", &key(1), None, &share(), "box"));
+        let all = [hold(&key(1), 1, 990), running, hold(&key(2), 1, 930), hold(&key(3), 1, 950), hold(&key(3), 2, 951)];
+        let names = |except: &[&BoxKey]| held(&all, now, age, "here", except).into_iter().map(|h| h.name).collect::<Vec<_>>();
+        assert_eq!(names(&[]), [names::of_box("here", &key(1)), names::of_hold("here", &key(3), 1)]);
+        assert_eq!(names(&[&key(1), &key(3)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_box_of_the_other_implementation_counts_while_it_runs() {
+        let map = || {
+            let map = json!({"humanize": "1", "humanize.provider": "here", "humanize.cpus": "2", "humanize.pid": "4"});
+            map.as_object().unwrap().clone()
+        };
+        let listed = [entry("humanize-here-box-1", "running", 0, map()), entry("humanize-here-box-2", "exited", 0, map())];
+        let held = held(&listed, None, Duration::from_secs(60), "here", &[]);
+        assert_eq!(held.iter().map(|h| (h.cpus, h.own)).collect::<Vec<_>>(), [(Cpus::whole(2), true)]);
+    }
+}

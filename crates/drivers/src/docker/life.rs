@@ -1,0 +1,217 @@
+//! Start and removal of a box. Each may be cancelled anywhere and repeated: what is there is looked at, not remembered.
+
+use super::api::{Fault, encoded};
+use super::labels::Listed;
+use super::session::Session;
+use super::{admission, container, image, names};
+use crate::error::DriverError;
+use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
+
+/// How often the name may turn out to be taken by something that is then gone.
+const TRIES: usize = 4;
+/// How many containers are looked at together.
+const TOGETHER: usize = 8;
+
+/// Makes and starts a box, or adopts the one that is there.
+///
+/// # Errors
+/// It cannot be had as declared, its share is no longer held, a stranger has its name, or the daemon does not answer.
+pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, DriverError> {
+    let mut adopted = false;
+    match started(session, spec, &mut adopted).await {
+        Ok(started) => {
+            forget(session, &spec.key, |l| l.purpose == Purpose::Hold).await?;
+            Ok(started)
+        }
+        Err(e) => {
+            // neither box nor hold is left; when the daemon does not answer there is nothing to be done about it now
+            // (and one that ran before is not this start's to remove)
+            if !adopted && !matches!(e, DriverError::Unreachable { .. }) {
+                let _ = forget(session, &spec.key, |_| true).await;
+            }
+            Err(e)
+        }
+    }
+}
+
+async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> Result<Started, DriverError> {
+    let name = names::of_box(session.provider(), &spec.key);
+    // one incarnation has one box, even when it was made through another name of the same daemon
+    forget(session, &spec.key, |l| l.purpose == Purpose::Box && l.name != name).await?;
+    for _ in 0..TRIES {
+        if let Some(there) = session.inspect(&name).await? {
+            let ours = there.purpose == Purpose::Box && there.key.as_ref() == Some(&spec.key);
+            if !ours {
+                return Err(session.foreign(&name));
+            }
+            match there.state.as_str() {
+                _ if there.runs() => *adopted = true,
+                "created" => {
+                    has_workdir(session, spec).await?;
+                    run(session, spec, &there.id).await?;
+                }
+                _ => {
+                    session.remove_id(&there.id).await?;
+                    continue;
+                }
+            }
+            if let Some(started) = running(session, &there.id, &name).await? {
+                return Ok(started);
+            }
+            return Err(ended_at_once(session, spec));
+        }
+        has_workdir(session, spec).await?;
+        let Some(id) = create(session, spec, &name).await? else { continue };
+        // from here on the box itself counts; before, its hold has to have counted
+        let (listed, now) = session.of_key(&spec.key).await?;
+        if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
+            return Err(admission::aged_out(session, &spec.key));
+        }
+        run(session, spec, &id).await?;
+        return running(session, &id, &name).await?.ok_or_else(|| ended_at_once(session, spec));
+    }
+    Err(DriverError::Transient(format!("{}: the name {name} is taken and free by turns", session.at())))
+}
+
+/// The workdir is never created: one that is missing is refused in our own words.
+async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), DriverError> {
+    if tokio::fs::metadata(&spec.workdir).await.is_ok_and(|m| m.is_dir()) {
+        return Ok(());
+    }
+    let (at, dir) = (session.at(), spec.workdir.display());
+    Err(DriverError::Refused(format!("{at} has no {dir} to run a container: no directory to give the container")))
+}
+
+/// Creates the container; `None` when the name was taken at this moment.
+async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
+    let (image_labels, info) = tokio::try_join!(image::labels(session, &spec.image), session.info())?;
+    let place = container::Place { who: session.who, provider: session.provider(), rootless: super::is_rootless(&info) };
+    let body = container::body(place, spec, &image_labels);
+    match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
+        Ok(answer) => session.id_of(&answer.json).map(Some),
+        Err(fault) if fault.status() == Some(409) => Ok(None),
+        Err(fault) => Err(could_not_start(session, spec, fault)),
+    }
+}
+
+async fn run(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
+    match session.api.post(&format!("/containers/{id}/start"), None).await {
+        Ok(_) => Ok(()),
+        Err(fault) => Err(could_not_start(session, spec, fault)),
+    }
+}
+
+async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<Started>, DriverError> {
+    let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
+    match state(&raw) {
+        BoxState::Running(pid) if pid > 0 => Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid })),
+        _ => Ok(None),
+    }
+}
+
+fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {
+    match fault {
+        // a daemon in trouble may do better later; what it says of the request itself stays so
+        Fault::Said(500.., words) => {
+            DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())
+        }
+        Fault::Said(_, words) => image::could_not_start(&session.api, &spec.image, &words),
+        silent @ Fault::Silent(_) => session.fault(silent),
+    }
+}
+
+fn ended_at_once(session: &Session<'_>, spec: &BoxSpec) -> DriverError {
+    image::could_not_start(&session.api, &spec.image, "its first process ended at once")
+}
+
+/// Removes what belongs to a key.
+///
+/// # Errors
+/// The daemon does not answer or cannot remove it.
+pub async fn remove(session: &Session<'_>, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
+    let n = forget(session, key, |_| true).await?;
+    Ok(if n > 0 { RemoveOutcome::Removed } else { RemoveOutcome::Absent })
+}
+
+async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> bool) -> Result<usize, DriverError> {
+    let (listed, _) = session.of_key(key).await?;
+    let mut n = 0;
+    // the box before its holds, so that a share is not free while its box still runs
+    let (boxes, holds): (Vec<_>, Vec<_>) = listed.iter().filter(|l| which(l)).partition(|l| l.purpose == Purpose::Box);
+    for one in boxes.into_iter().chain(holds) {
+        session.remove_id(&one.id).await?;
+        n += 1;
+    }
+    Ok(n)
+}
+
+/// Every container with our labels. One that goes away meanwhile is left out.
+///
+/// # Errors
+/// The daemon does not answer.
+pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError> {
+    let (listed, _) = session.listed(&[]).await?;
+    let looked = futures::stream::iter(listed).map(|one| async move {
+        let state = match one.state.as_str() {
+            "created" => BoxState::Created,
+            _ => match session.inspect_raw(&one.id).await? {
+                Some(raw) => state(&raw),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(ObservedBox {
+            id: one.id,
+            name: one.name,
+            purpose: one.purpose,
+            key: one.key,
+            run: one.run,
+            provider: one.provider,
+            host: one.host,
+            role: one.role,
+            share: one.share,
+            state,
+            created: one.created,
+        }))
+    });
+    looked.buffered(TOGETHER).try_filter_map(|one| async { Ok(one) }).try_collect().await
+}
+
+/// Reads the state of an inspected container. That the kernel killed it for memory is as the daemon has it: on cgroup v1
+/// some daemons hear of the end first and then never say so.
+fn state(raw: &Value) -> BoxState {
+    let at = |name: &str| raw.pointer(&format!("/State/{name}"));
+    if at("Running").and_then(Value::as_bool).unwrap_or(false) {
+        let pid = at("Pid").and_then(Value::as_i64).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
+        return BoxState::Running(pid);
+    }
+    if at("Status").and_then(Value::as_str) == Some("created") {
+        return BoxState::Created;
+    }
+    BoxState::Exited(Exit {
+        code: at("ExitCode").and_then(Value::as_i64),
+        oom: at("OOMKilled").and_then(Value::as_bool).unwrap_or(false),
+        // a daemon that does not know says the year 1
+        at: at("FinishedAt").and_then(Value::as_str).filter(|t| !t.starts_with("0001-")).and_then(|t| t.parse().ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn states_are_read() {
+        let running = json!({"State": {"Status": "running", "Running": true, "Pid": 12}});
+        assert_eq!(state(&running), BoxState::Running(12));
+        let oom = json!({"State": {"Status": "exited", "Running": false, "ExitCode": 137, "OOMKilled": true,
+            "FinishedAt": "2026-11-30T00:00:00.5Z"}});
+        let at = "2026-11-30T00:00:00.5Z".parse().ok();
+        assert_eq!(state(&oom), BoxState::Exited(Exit { code: Some(137), oom: true, at }));
+        let unknown = json!({"State": {"Status": "dead", "ExitCode": null, "FinishedAt": "0001-01-01T00:00:00Z"}});
+        assert_eq!(state(&unknown), BoxState::Exited(Exit { code: None, oom: false, at: None }));
+        assert_eq!(state(&json!({"State": {"Status": "created"}})), BoxState::Created);
+    }
+}

@@ -1,0 +1,162 @@
+//! One daemon as one runtime sees it: the requests that several pieces share, and the words of their failures.
+
+use super::api::{Api, Fault, encoded};
+use super::capacity::Total;
+use super::labels::Listed;
+use super::{DockerIdentity, Limits, labels};
+use crate::error::DriverError;
+use crate::types::{BoxKey, Target};
+use hmz_api::{Cpus, Memory};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// A daemon, spoken to for one target.
+pub struct Session<'a> {
+    /// The connection.
+    pub api: Api,
+    /// The runtime.
+    pub target: &'a Target,
+    /// Who asks.
+    pub who: &'a DockerIdentity,
+    /// Ages and deadlines.
+    pub limits: &'a Limits,
+}
+
+impl Session<'_> {
+    /// The runtime as refusals say it.
+    pub fn at(&self) -> String {
+        self.target.runtime.at()
+    }
+
+    /// The value of the provider label.
+    pub fn provider(&self) -> &str {
+        self.target.runtime.provider()
+    }
+
+    /// No answer is "unreachable"; a no of the daemon's is worth another try unless the caller knows better.
+    pub fn fault(&self, fault: Fault) -> DriverError {
+        match fault {
+            Fault::Silent(why) => unreachable(&self.at(), &self.api, &why),
+            Fault::Said(_, words) => DriverError::Transient(format!("{}: {words}", self.at())),
+        }
+    }
+
+    /// A container of that name is there and is not ours.
+    pub fn foreign(&self, name: &str) -> DriverError {
+        DriverError::Foreign(format!("{}: a container named {name} is there already, and is not one of hmz's", self.at()))
+    }
+
+    /// The id in an answer to a create.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn id_of(&self, answer: &Value) -> Result<String, DriverError> {
+        let id = answer.get("Id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        id.map(str::to_owned).ok_or_else(|| self.fault(Fault::Silent("its answer has no container id".into())))
+    }
+
+    /// What `/info` says.
+    ///
+    /// # Errors
+    /// The daemon does not answer or is itself in trouble.
+    pub async fn info(&self) -> Result<Value, DriverError> {
+        let info = self.api.get("/info").await.map_err(|f| match f {
+            Fault::Said(_, words) => unreachable(&self.at(), &self.api, &words),
+            silent @ Fault::Silent(_) => self.fault(silent),
+        })?;
+        let errors = info.json.get("ServerErrors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if let Some(first) = errors.iter().find_map(Value::as_str) {
+            return Err(unreachable(&self.at(), &self.api, first));
+        }
+        Ok(info.json)
+    }
+
+    /// What the runtime hands out: what was saved, else what the daemon has.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn total(&self) -> Result<Total, DriverError> {
+        let spec = &self.target.spec;
+        let containers = spec.max_containers.filter(|n| *n > 0);
+        if let (Some(cpus), Some(memory)) = (spec.cpus, spec.memory) {
+            return Ok(Total { cpus, memory, containers });
+        }
+        let info = self.info().await?;
+        let (cpus, memory) = machine(&info);
+        Ok(Total { cpus: spec.cpus.unwrap_or(cpus), memory: spec.memory.unwrap_or(memory), containers })
+    }
+
+    /// Every container with the labels of the contract, and also those given (`name` or `name=value`).
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn listed(&self, also: &[String]) -> Result<(Vec<Listed>, Option<Timestamp>), DriverError> {
+        let mut filter = vec![hmz_api::labels::UID.to_owned()];
+        filter.extend_from_slice(also);
+        let filters = encoded(&json!({"label": filter}).to_string());
+        let answer = self.api.get(&format!("/containers/json?all=1&filters={filters}")).await.map_err(|f| self.fault(f))?;
+        let entries = answer.json.as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok((entries.iter().filter_map(Listed::of_entry).collect(), answer.now))
+    }
+
+    /// The box and the holds of a key, made through this runtime; nothing that is not ours.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn of_key(&self, key: &BoxKey) -> Result<(Vec<Listed>, Option<Timestamp>), DriverError> {
+        let (mut listed, now) = self.listed(&[format!("{}={}", hmz_api::labels::ENV_UID, key.uid)]).await?;
+        listed.retain(|l| l.key.as_ref().is_some_and(|k| labels::same(k, key)));
+        Ok((listed, now))
+    }
+
+    /// The container of a name or id; `None` when there is none.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn inspect(&self, name: &str) -> Result<Option<Listed>, DriverError> {
+        Ok(self.inspect_raw(name).await?.as_ref().and_then(Listed::of_inspect))
+    }
+
+    /// As [`Self::inspect`], whole.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn inspect_raw(&self, name: &str) -> Result<Option<Value>, DriverError> {
+        match self.api.get(&format!("/containers/{}/json", encoded(name))).await {
+            Ok(answer) => Ok(Some(answer.json)),
+            Err(fault) if fault.status() == Some(404) => Ok(None),
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+
+    /// Removes a container by its id and waits until it is gone; gone already is fine.
+    ///
+    /// # Errors
+    /// The daemon does not answer or cannot remove it.
+    pub async fn remove_id(&self, id: &str) -> Result<(), DriverError> {
+        match self.api.delete(&format!("/containers/{}?force=1&v=1", encoded(id))).await {
+            Ok(_) => Ok(()),
+            Err(fault) if fault.status() == Some(404) => Ok(()),
+            // somebody removes it at this moment: wait until that is done
+            Err(fault) if fault.status() == Some(409) => {
+                match self.api.post(&format!("/containers/{}/wait?condition=removed", encoded(id)), None).await {
+                    Ok(_) => Ok(()),
+                    Err(fault) if fault.status() == Some(404) => Ok(()),
+                    Err(fault) => Err(self.fault(fault)),
+                }
+            }
+            Err(fault) => Err(self.fault(fault)),
+        }
+    }
+}
+
+/// CPUs and memory of the machine.
+pub fn machine(info: &Value) -> (Cpus, Memory) {
+    let number = |name: &str| info.get(name).and_then(Value::as_u64).unwrap_or(0);
+    (Cpus::whole(number("NCPU")), Memory::from_bytes(number("MemTotal")))
+}
+
+/// Nothing is known of the daemon.
+pub fn unreachable(at: &str, api: &Api, why: &str) -> DriverError {
+    DriverError::Unreachable { at: at.to_owned(), why: format!("could not ask {} what it has: {why}", api.address()) }
+}

@@ -1,0 +1,159 @@
+//! A test's own corner of the shared daemon: an instance and a runtime name nobody else has, and their removal.
+#![allow(dead_code)] // each test program uses its part
+#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see here
+
+use hmz_api::clock::SystemClock;
+use hmz_api::kinds::{RuntimeSpec, Share};
+use hmz_api::reference::{Backend, RuntimeRef};
+use hmz_api::{Cpus, Memory};
+use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
+use hmz_drivers::{Admitted, BoxKey, BoxSpec, Driver, GuestFiles, Target, Want};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The image tests run; it has to be on the daemon.
+pub const IMAGE: &str = "busybox:latest";
+
+/// How long anything may take before the test is taken to hang.
+pub const HANG: Duration = Duration::from_secs(120);
+
+pub struct Corner {
+    pub instance: String,
+    pub dir: tempfile::TempDir,
+    pub target: Target,
+}
+
+impl Corner {
+    pub fn new(spec: RuntimeSpec) -> Self {
+        let id = Uuid::new_v4().simple().to_string();
+        let runtime = RuntimeRef::named(Backend::Docker, format!("t{}", &id[..8]));
+        let local_endpoint = Some("unix:///var/run/docker.sock".to_owned());
+        let dir = tempfile::tempdir().unwrap();
+        for sub in ["work", "sock", "scratch"] {
+            std::fs::create_dir(dir.path().join(sub)).unwrap();
+        }
+        Self { instance: format!("test-{id}"), dir, target: Target { runtime, spec, local_endpoint } }
+    }
+
+    pub fn identity(&self) -> DockerIdentity {
+        DockerIdentity {
+            instance: self.instance.clone(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            user_name: "tester".into(),
+            hostname: "testhost".into(),
+            docker_config_dir: self.dir.path().join("docker-config"),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    pub fn driver(&self) -> DockerDriver {
+        DockerDriver::new(self.identity())
+    }
+
+    pub fn with_limits(&self, limits: Limits) -> DockerDriver {
+        DockerDriver::with_limits(self.identity(), limits)
+    }
+
+    pub fn key(&self, role: &str) -> BoxKey {
+        BoxKey { instance: self.instance.clone(), uid: Uuid::new_v4(), incarnation: 1, role: role.into() }
+    }
+
+    pub fn work(&self) -> &Path {
+        Box::leak(self.dir.path().join("work").into_boxed_path())
+    }
+
+    /// A box of this corner with 64 MiB and no share.
+    pub fn spec(&self, key: &BoxKey) -> BoxSpec {
+        BoxSpec {
+            key: key.clone(),
+            run: Some(Uuid::new_v4()),
+            image: IMAGE.into(),
+            workdir: self.work().to_owned(),
+            share: Share::default(),
+            limit: Share { cpus: Some(Cpus::from_millis(500)), memory: Some(Memory::from_bytes(64 << 20)), gpus: Vec::new() },
+            lease: None,
+            guest: GuestFiles {
+                program: env!("CARGO_BIN_EXE_hmz-test-pid1").into(),
+                socket_dir: self.dir.path().join("sock"),
+                scratch: self.dir.path().join("scratch"),
+            },
+        }
+    }
+
+    /// Ids of everything this corner has on the daemon.
+    pub fn left(&self) -> Vec<String> {
+        let label = format!("label=hmz.instance={}", self.instance);
+        docker(&["ps", "-aq", "--no-trunc", "--filter", &label]).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Corner {
+    fn drop(&mut self) {
+        for id in self.left() {
+            let _ = Command::new("docker").args(["rm", "-fv", &id]).output();
+        }
+    }
+}
+
+pub fn want(key: &BoxKey) -> Want {
+    Want { key: key.clone(), run: None, cpus: None, memory: None, gpus: None }
+}
+
+pub fn want_millis(key: &BoxKey, millis: u64) -> Want {
+    Want { cpus: Some(Cpus::from_millis(millis)), ..want(key) }
+}
+
+/// Admits and starts.
+pub async fn up(driver: &DockerDriver, target: &Target, spec: &BoxSpec) -> hmz_drivers::Started {
+    let admitted = driver.admit(target, &[want(&spec.key)]).await.unwrap();
+    assert!(matches!(admitted, Admitted::Held(_)), "{admitted:?}");
+    driver.start(target, spec).await.unwrap()
+}
+
+/// Runs the docker command line, which has to succeed.
+pub fn docker(args: &[&str]) -> String {
+    let out = Command::new("docker").args(args).output().expect("the docker command line is needed");
+    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
+}
+
+/// One field of `docker inspect`.
+pub fn inspect(name: &str, format: &str) -> String {
+    docker(&["inspect", "--format", format, name])
+}
+
+/// Looks again and again until it is so; hangs no longer than [`HANG`].
+pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + HANG;
+    while !so().await {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Stands between a driver and the daemon: each request's line goes to `seen` before it is passed on. The socket's path.
+pub fn between(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+    let path = c.dir.path().join("between.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let seen = Arc::new(seen);
+    tokio::spawn(async move {
+        while let Ok((mut here, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            tokio::spawn(async move {
+                let mut head = vec![0; 65536];
+                let n = here.read(&mut head).await.unwrap();
+                let line = String::from_utf8_lossy(&head[..n]).lines().next().unwrap_or_default().to_owned();
+                tokio::task::spawn_blocking(move || seen(&line)).await.unwrap();
+                let mut there = tokio::net::UnixStream::connect("/var/run/docker.sock").await.unwrap();
+                there.write_all(&head[..n]).await.unwrap();
+                let _ = copy_bidirectional(&mut here, &mut there).await;
+            });
+        }
+    });
+    path.display().to_string()
+}

@@ -1,0 +1,249 @@
+//! Admission on a real daemon: races, stale locks, aging holds.
+//!
+//! CPUs count across everybody who shares the daemon, so a test that needs an exact number asks for thousandths on top
+//! of what others hold, and takes a round again when that changed meanwhile.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // of tests only, which clippy does not see in functions beside them
+
+mod common;
+
+use common::{Corner, docker, want, want_millis};
+use hmz_api::kinds::{Endpoint, RuntimeSpec};
+use hmz_api::{Cpus, Memory};
+use hmz_drivers::docker::{DockerDriver, Limits};
+use hmz_drivers::{Admitted, BoxState, Driver, DriverError, Purpose, RemoveOutcome, Target};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// CPUs that others hold, in thousandths.
+async fn others(driver: &DockerDriver, target: &Target) -> u64 {
+    let mut shares = BTreeMap::new();
+    for one in driver.list(target).await.unwrap() {
+        let counts = match one.purpose {
+            Purpose::Box => !matches!(one.state, BoxState::Exited(_)),
+            Purpose::Hold => true,
+            Purpose::Foreign => matches!(one.state, BoxState::Running(_)) && !one.provider.is_empty(),
+            Purpose::Lock => false,
+        };
+        if counts && one.provider != target.runtime.provider() {
+            let id = one.key.map_or(one.id, |k| format!("{}.{}", k.uid, k.incarnation));
+            shares.insert(id, one.share.cpus.unwrap_or_default().millis());
+        }
+    }
+    shares.values().sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_want_two_thirds_exactly_one_is_admitted() {
+    let (a, mut b) = (Corner::new(RuntimeSpec::default()), Corner::new(RuntimeSpec::default()));
+    b.target.runtime = a.target.runtime.clone();
+    let (one, two) = (a.driver(), b.driver());
+    let (mut rounds, mut tries) = (0, 0);
+    while rounds < 20 {
+        tries += 1;
+        assert!(tries < 400, "others on this daemon never hold still");
+        let before = others(&one, &a.target).await;
+        let mut target = a.target.clone();
+        target.spec.cpus = Some(Cpus::from_millis(before + 30));
+        target.spec.memory = Some(Memory::from_bytes(1 << 50));
+        let (ka, kb) = (a.key("box"), b.key("box"));
+        let (wa, wb) = ([want_millis(&ka, 20)], [want_millis(&kb, 20)]);
+        let (ra, rb) = tokio::join!(one.admit(&target, &wa), two.admit(&target, &wb));
+        let same = before == others(&one, &a.target).await;
+        let got = [ra.unwrap(), rb.unwrap()].iter().filter(|r| matches!(r, Admitted::Held(_))).count();
+        let removed = [one.remove(&target, &ka).await.unwrap(), two.remove(&target, &kb).await.unwrap()];
+        assert!(a.left().is_empty() && b.left().is_empty());
+        if same {
+            assert_eq!(got, 1);
+            assert_eq!(removed.iter().filter(|r| **r == RemoveOutcome::Removed).count(), 1);
+            rounds += 1;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_is_held_whole_or_not_at_all() {
+    let spec = RuntimeSpec { max_containers: Some(3), ..Default::default() };
+    let (a, mut b) = (Corner::new(spec.clone()), Corner::new(spec));
+    b.target.runtime = a.target.runtime.clone();
+    let (one, two) = (a.driver(), b.driver());
+    for _ in 0..20 {
+        let (wa, wb) = ([want(&a.key("x")), want(&a.key("y"))], [want(&b.key("x")), want(&b.key("y"))]);
+        let (ra, rb) = tokio::join!(one.admit(&a.target, &wa), two.admit(&a.target, &wb));
+        let (ra, rb) = (ra.unwrap(), rb.unwrap());
+        let left = (a.left().len(), b.left().len());
+        match (&ra, &rb) {
+            (Admitted::Held(_), Admitted::Short(s)) => {
+                assert_eq!((left, s.could_fit), ((2, 0), true));
+                let at = a.target.runtime.at();
+                assert_eq!(s.message, format!("{at} runs 2 of the 3 containers it may, and 'x' and 'y' ask for 2"));
+            }
+            (Admitted::Short(_), Admitted::Held(_)) => assert_eq!(left, (0, 2)),
+            _ => panic!("{ra:?} {rb:?}"),
+        }
+        for w in wa {
+            one.remove(&a.target, &w.key).await.unwrap();
+        }
+        for w in wb {
+            two.remove(&a.target, &w.key).await.unwrap();
+        }
+    }
+    assert!(a.left().is_empty() && b.left().is_empty());
+}
+
+#[tokio::test]
+async fn asking_for_more_than_there_is_is_refused_in_words() {
+    let c = Corner::new(RuntimeSpec { cpus: Some(Cpus::whole(0)), memory: Some(Memory::from_bytes(1)), ..Default::default() });
+    let mut w = want_millis(&c.key("box"), 8000);
+    w.gpus = Some(1);
+    let Admitted::Short(short) = c.driver().admit(&c.target, &[w]).await.unwrap() else { panic!() };
+    let at = c.target.runtime.at();
+    assert!(short.message.starts_with(&format!("{at} has 0 of 0 CPUs free, and 'box' asks for 8")), "{}", short.message);
+    assert!(short.message.ends_with(&format!("; {at} hands out no GPUs yet, and 'box' asks for 1")), "{}", short.message);
+    assert!(!short.could_fit && c.left().is_empty());
+}
+
+#[tokio::test]
+async fn admitting_again_keeps_the_one_hold() {
+    let c = Corner::new(RuntimeSpec { max_containers: Some(1), ..Default::default() });
+    let (driver, w) = (c.driver(), [want(&c.key("box"))]);
+    let began = Instant::now();
+    driver.admit(&c.target, &w).await.unwrap();
+    println!("one admission: {:?}", began.elapsed());
+    let first = c.left();
+    assert_eq!(first.len(), 1);
+    let began = Instant::now();
+    assert!(matches!(driver.admit(&c.target, &w).await.unwrap(), Admitted::Held(_)));
+    println!("the same again: {:?}", began.elapsed());
+    assert_eq!(c.left(), first);
+    driver.renew(&c.target, &[w[0].key.clone()]).await.unwrap();
+    let renewed = c.left();
+    assert!(renewed.len() == 1 && renewed != first, "{renewed:?}");
+}
+
+#[tokio::test]
+async fn a_hold_ages_out_and_cannot_be_renewed() {
+    let c = Corner::new(RuntimeSpec { max_containers: Some(1), ..Default::default() });
+    let driver = c.with_limits(Limits { hold_age: Duration::from_secs(4), ..Limits::default() });
+    let (old, new) = (c.key("old"), c.key("new"));
+    assert!(matches!(driver.admit(&c.target, &[want(&old)]).await.unwrap(), Admitted::Held(_)));
+    assert!(matches!(driver.admit(&c.target, &[want(&new)]).await.unwrap(), Admitted::Short(_)));
+    common::until("the hold ages out", async || {
+        matches!(driver.admit(&c.target, &[want(&new)]).await.unwrap(), Admitted::Held(_))
+    })
+    .await;
+    let error = driver.renew(&c.target, std::slice::from_ref(&old)).await.unwrap_err();
+    assert_eq!(error, DriverError::Transient(format!("{} no longer holds the share of 'old'", c.target.runtime.at())));
+    // a box of an aged hold does not come to be either
+    assert!(driver.start(&c.target, &c.spec(&old)).await.is_err());
+    driver.remove(&c.target, &new).await.unwrap();
+    assert!(c.left().is_empty());
+}
+
+/// Takes the lock as one that dies holding it.
+fn leave_a_lock(c: &Corner) -> String {
+    let label = format!("hmz.instance={}", c.instance);
+    let make =
+        ["create", "--name", "hmz-admission-lock", "--label", "hmz.purpose=lock", "--label", &label, "busybox:latest", "true"];
+    for _ in 0..2000 {
+        let out = std::process::Command::new("docker").args(make).output().unwrap();
+        if out.status.success() {
+            return String::from_utf8(out.stdout).unwrap().trim().to_owned();
+        }
+    }
+    panic!("the lock is never free")
+}
+
+#[tokio::test]
+async fn a_lock_whose_holder_is_gone_is_taken_over() {
+    let c = Corner::new(RuntimeSpec::default());
+    let lock = leave_a_lock(&c);
+    let driver = c.with_limits(Limits { lock_stale: Duration::from_secs(2), ..Limits::default() });
+    let key = c.key("box");
+    assert!(matches!(driver.admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
+    assert!(!c.left().contains(&lock));
+    driver.remove(&c.target, &key).await.unwrap();
+    assert!(c.left().is_empty());
+}
+
+#[tokio::test]
+async fn a_young_lock_is_waited_for() {
+    let c = Corner::new(RuntimeSpec::default());
+    let lock = leave_a_lock(&c);
+    let (driver, key) = (c.driver(), c.key("box"));
+    let w = [want(&key)];
+    let mut admission = driver.admit(&c.target, &w);
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut admission).await.is_err(), "nobody gets past a young lock");
+    docker(&["rm", &lock]);
+    assert!(matches!(admission.await.unwrap(), Admitted::Held(_)));
+}
+
+#[tokio::test]
+async fn admissions_cut_off_anywhere_do_not_oversubscribe() {
+    let c = Corner::new(RuntimeSpec { max_containers: Some(1), ..Default::default() });
+    let driver = c.with_limits(Limits { lock_stale: Duration::from_secs(2), ..Limits::default() });
+    let mut keys = Vec::new();
+    for ms in [2, 10, 20, 30, 40, 60] {
+        let key = c.key("box");
+        let w = [want(&key)];
+        let _ = tokio::time::timeout(Duration::from_millis(ms), driver.admit(&c.target, &w)).await;
+        keys.push(key);
+    }
+    let last = c.key("box");
+    let admitted = driver.admit(&c.target, &[want(&last)]).await.unwrap();
+    let holds = driver.list(&c.target).await.unwrap();
+    let holds = holds.iter().filter(|b| b.purpose == Purpose::Hold && b.provider == c.target.runtime.provider()).count();
+    assert_eq!(holds, 1, "{admitted:?}");
+    for key in keys.iter().chain([&last]) {
+        driver.remove(&c.target, key).await.unwrap();
+    }
+    assert!(matches!(driver.admit(&c.target, &[want(&last)]).await.unwrap(), Admitted::Held(_)));
+}
+
+#[tokio::test]
+async fn a_holder_that_lost_its_lock_starts_over() {
+    let mut c = Corner::new(RuntimeSpec { max_containers: Some(1), ..Default::default() });
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    let socket = common::between(&c, move |line| {
+        if line.contains("-hold-") && line.starts_with("POST") && count.fetch_add(1, Ordering::SeqCst) == 0 {
+            docker(&["rm", "hmz-admission-lock"]);
+        }
+    });
+    c.target.spec.endpoint = Endpoint::Unix(socket);
+    let key = c.key("box");
+    assert!(matches!(c.driver().admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
+    assert_eq!(made.load(Ordering::SeqCst), 2, "the first hold was given back");
+    assert_eq!(c.left().len(), 1);
+}
+
+#[tokio::test]
+async fn a_gang_that_fails_in_the_middle_leaves_nothing() {
+    let c = Corner::new(RuntimeSpec::default());
+    let driver = c.driver();
+    let (a, b) = (c.key("a"), c.key("b"));
+    driver.admit(&c.target, &[want(&b)]).await.unwrap();
+    let hold = docker(&["inspect", "--format", "{{.Name}}", &c.left()[0]]).trim_start_matches('/').to_owned();
+    driver.remove(&c.target, &b).await.unwrap();
+    let theirs =
+        docker(&["create", "--name", &hold, "--label", &format!("hmz.instance={}", c.instance), "busybox:latest", "true"]);
+    let error = driver.admit(&c.target, &[want(&a), want(&b)]).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Foreign(text) if text.contains(&hold)), "{error}");
+    assert_eq!(c.left(), [theirs]);
+}
+
+#[tokio::test]
+async fn the_empty_image_is_made_when_it_is_missing() {
+    let c = Corner::new(RuntimeSpec::default());
+    let driver = c.driver();
+    let key = c.key("box");
+    driver.admit(&c.target, &[want(&key)]).await.unwrap();
+    let first = docker(&["image", "ls", "-q", "--no-trunc", "hmz-empty:1"]);
+    driver.remove(&c.target, &key).await.unwrap();
+    // others may hold containers of it: then it only loses its name here
+    docker(&["rmi", "-f", "hmz-empty:1"]);
+    assert!(matches!(driver.admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
+    assert_eq!(docker(&["image", "ls", "-q", "--no-trunc", "hmz-empty:1"]), first, "it is the same image each time");
+}

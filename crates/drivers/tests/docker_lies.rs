@@ -1,0 +1,185 @@
+//! Daemons that do not answer or answer oddly, played by a socket of the test's own.
+
+#![allow(clippy::unwrap_used)] // of tests only, which clippy does not see in functions beside them
+
+mod common;
+
+use common::Corner;
+use hmz_api::kinds::Endpoint;
+use hmz_drivers::docker::Limits;
+use hmz_drivers::{Driver, DriverError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
+
+fn at(socket: &str) -> Corner {
+    let mut c = Corner::new(Default::default());
+    c.target.spec.endpoint = Endpoint::Unix(c.dir.path().join(socket).display().to_string());
+    c
+}
+
+fn quick() -> Limits {
+    Limits { call: Duration::from_millis(300), ..Limits::default() }
+}
+
+/// Answers each request with `answers(path)`; a `None` is never answered.
+fn play(c: &Corner, answers: impl Fn(&str) -> Option<&'static str> + Send + Sync + Copy + 'static) {
+    play_whole(c, move |request| answers(request.split(' ').nth(1).unwrap_or_default()));
+}
+
+/// As [`play`], and `answers` is given the whole request.
+fn play_whole(c: &Corner, answers: impl Fn(&str) -> Option<&'static str> + Send + Sync + Clone + 'static) {
+    let listener = UnixListener::bind(c.dir.path().join("d.sock")).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65536];
+                let n = stream.read(&mut buffer).await.unwrap_or(0);
+                let request = String::from_utf8_lossy(&buffer[..n]).into_owned();
+                match answers(&request) {
+                    Some(body) => {
+                        let status = if body.contains("No such image") { "404 Not Found" } else { "200 OK" };
+                        let head = format!("HTTP/1.1 {status}\r\nApi-Version: 1.41\r\nContent-Length: {}\r\n\r\n", body.len());
+                        let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test]
+async fn one_that_never_answers_is_unreachable() {
+    let c = at("d.sock");
+    play(&c, |_| None);
+    let driver = c.with_limits(quick());
+    let error = tokio::time::timeout(common::HANG, driver.probe(&c.target)).await.expect("it is bounded").unwrap_err();
+    let DriverError::Unreachable { at, why } = &error else { panic!("{error}") };
+    assert_eq!(*at, c.target.runtime.at());
+    assert!(why.starts_with("could not ask unix://") && why.ends_with("what it has: no answer in 0.3 s"), "{why}");
+}
+
+#[tokio::test]
+async fn one_that_stops_answering_is_unreachable() {
+    let c = at("d.sock");
+    play(&c, |path| (path == "/_ping").then_some("OK"));
+    let driver = c.with_limits(quick());
+    for error in [
+        driver.probe(&c.target).await.unwrap_err(),
+        driver.list(&c.target).await.unwrap_err(),
+        driver.remove(&c.target, &c.key("box")).await.unwrap_err(),
+        driver.start(&c.target, &c.spec(&c.key("box"))).await.unwrap_err(),
+        driver.admit(&c.target, &[common::want(&c.key("box"))]).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, DriverError::Unreachable { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn no_socket_is_unreachable() {
+    let c = at("none.sock");
+    let error = c.driver().probe(&c.target).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Unreachable { why, .. } if why.contains("No such file")), "{error}");
+}
+
+#[tokio::test]
+async fn one_odd_container_does_not_cost_the_listing() {
+    let c = at("d.sock");
+    play(&c, |path| match path {
+        "/_ping" => Some("OK"),
+        p if p.contains("/containers/json") => Some(
+            r#"[{"Id": null}, {"Id": "1", "Names": null}, {"Id": "2", "Names": ["/x"], "State": 7, "Created": "soon", "Labels": null},
+                {"Id": "3", "Names": ["/y"], "State": "created", "Labels": {"humanize": "0", "humanize.cpus": "many"}, "New": {}}]"#,
+        ),
+        _ => Some(r#"{"State": {"Status": "unheard-of", "ExitCode": null}}"#),
+    });
+    let listed = c.driver().list(&c.target).await.unwrap();
+    assert_eq!(listed.iter().map(|b| b.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+}
+
+#[tokio::test]
+async fn a_daemon_elsewhere_is_refused_in_one_sentence() {
+    let mut c = at("d.sock");
+    c.target.spec.endpoint = Endpoint::Other("tcp://gpubox:2376".into());
+    let error = c.driver().probe(&c.target).await.unwrap_err();
+    let words =
+        format!("{} is at 'tcp://gpubox:2376': a daemon reached over tcp or ssh is not supported yet", c.target.runtime.at());
+    assert_eq!(error, DriverError::Refused(words));
+}
+
+/// A registry that has the image, as the daemon tells of it; everything that was asked.
+async fn pulled(c: &Corner, lines: &'static str) -> (Result<(), DriverError>, Vec<String>, Vec<String>) {
+    let (asked, said) = (Arc::new(Mutex::new(Vec::<String>::new())), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&asked);
+    play_whole(c, move |request| {
+        let mut seen = seen.lock().unwrap();
+        let pulled = seen.iter().any(|r| r.starts_with("POST"));
+        seen.push(request.to_owned());
+        match request {
+            r if r.starts_with("POST") => Some(lines),
+            r if r.contains("/images/") && !pulled => Some(r#"{"message": "No such image: x"}"#),
+            _ => Some("{}"),
+        }
+    });
+    let sink = {
+        let said = Arc::clone(&said);
+        Arc::new(move |p: hmz_drivers::Progress| said.lock().unwrap().push(p.text))
+    };
+    let result = c.driver().ensure_image(&c.target, "h.example:5000/me/x", sink).await;
+    let asked = asked.lock().unwrap().clone();
+    let said = said.lock().unwrap().clone();
+    (result, asked, said)
+}
+
+#[tokio::test]
+async fn a_pull_is_told_of_and_signed_in() {
+    let c = at("d.sock");
+    let config = c.dir.path().join("docker-config");
+    std::fs::create_dir(&config).unwrap();
+    std::fs::write(config.join("config.json"), r#"{"auths": {"h.example:5000": {"auth": "bWU6c2VjcmV0"}}}"#).unwrap();
+    let lines = concat!(
+        r#"{"status": "Pulling from me/x", "id": "latest"}"#,
+        "\r\n",
+        r#"{"status": "Downloading", "progressDetail": {"current": 12582912, "total": 47185920}, "id": "a"}"#,
+        "\r\n",
+        r#"{"status": "Download complete", "progressDetail": {}, "id": "a"}"#,
+        "\r\n",
+    );
+    let (result, asked, said) = pulled(&c, lines).await;
+    assert_eq!(result, Ok(()));
+    let image = "h.example:5000/me/x";
+    let expected = ["", ": 12 MiB of 45 MiB", ": 45 MiB of 45 MiB"].map(|t| format!("pulling {image}{t}"));
+    assert_eq!(said, expected);
+    let post = asked.iter().find(|r| r.starts_with("POST")).unwrap();
+    assert!(post.contains("fromImage=h.example%3A5000%2Fme%2Fx&tag=latest"), "{post}");
+    // {"username":"me","password":"secret","serveraddress":"h.example:5000"}
+    let auth = "eyJ1c2VybmFtZSI6Im1lIiwicGFzc3dvcmQiOiJzZWNyZXQiLCJzZXJ2ZXJhZGRyZXNzIjoiaC5leGFtcGxlOjUwMDAifQ==";
+    assert!(post.to_ascii_lowercase().contains(&format!("x-registry-auth: {auth}").to_ascii_lowercase()), "{post}");
+}
+
+#[tokio::test]
+async fn a_pull_that_fails_on_the_way_is_refused_in_dockers_words() {
+    let c = at("d.sock");
+    let lines = r#"{"errorDetail": {"message": "no basic auth credentials"}, "error": "no basic auth credentials"}"#;
+    let (result, ..) = pulled(&c, lines).await;
+    let address = c.target.spec.endpoint.to_string();
+    let words = format!("could not start a container of h.example:5000/me/x on {address}: no basic auth credentials");
+    assert_eq!(result, Err(DriverError::Refused(words)));
+}
+
+#[tokio::test]
+async fn a_daemon_too_old_says_so() {
+    let c = at("d.sock");
+    let listener = UnixListener::bind(c.dir.path().join("d.sock")).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nApi-Version: 1.40\r\nContent-Length: 2\r\n\r\nOK").await;
+        }
+    });
+    let error = c.driver().probe(&c.target).await.unwrap_err().to_string();
+    assert!(error.ends_with("it speaks API 1.40, and 1.41 (docker 20.10) or newer is needed"), "{error}");
+}

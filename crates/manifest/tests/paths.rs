@@ -1,0 +1,63 @@
+//! What `-f` takes, on real files.
+#![cfg(test)]
+
+use hmz_manifest::{Context, read_paths};
+use std::io::empty;
+use std::path::PathBuf;
+
+fn env(name: &str, workdir: &str) -> String {
+    format!("apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: docker, workdir: {workdir}}}\n")
+}
+
+fn names(paths: &[&str], stdin: &str, base: &std::path::Path) -> Result<Vec<(String, Option<String>)>, String> {
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    let found = read_paths(&paths, &mut stdin.as_bytes(), &Context::new(base, None)).map_err(|e| {
+        assert_eq!(e.exit_code(), 2);
+        e.message
+    })?;
+    Ok(found
+        .into_iter()
+        .map(|r| {
+            let hmz_api::AnyResource::Environment(e) = r else { panic!("an environment") };
+            (e.metadata.name, e.spec.workdir)
+        })
+        .collect())
+}
+
+#[test]
+fn files_directories_and_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    std::fs::create_dir_all(base.join("d/below")).unwrap();
+    std::fs::write(base.join("d/b.yml"), env("b", "./w")).unwrap();
+    std::fs::write(base.join("d/a.yaml"), env("a", "/w")).unwrap();
+    std::fs::write(
+        base.join("d/c.json"),
+        r#"{"apiVersion":"hmz/v1","kind":"Environment","metadata":{"name":"c"},"spec":{"runtime":"docker"}}"#,
+    )
+    .unwrap();
+    std::fs::write(base.join("d/notes.txt"), "not: [a manifest").unwrap();
+    std::fs::write(base.join("d/below/x.yaml"), env("x", "/w")).unwrap();
+    let at = |path: &str| Some(base.join(path).to_str().unwrap().to_owned());
+    let found = names(&["d/", "-", "d/below/x.yaml"], &env("i", "./w"), &base).unwrap();
+    let expected = [("a", Some("/w".into())), ("b", at("d/w")), ("c", None), ("i", at("w")), ("x", Some("/w".into()))];
+    assert_eq!(found, expected.map(|(name, workdir)| (name.to_owned(), workdir)));
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("none")).unwrap();
+    std::fs::write(folder.path().join("bytes.yaml"), b"a: b\nc: \xff\n").unwrap();
+    std::fs::write(folder.path().join("one.yaml"), "kind: Rn\n").unwrap();
+    std::fs::write(folder.path().join("two.yaml"), "kind: Flw\n").unwrap();
+    let said = |paths: &[&str]| names(paths, "", folder.path()).unwrap_err();
+    assert_eq!(said(&["gone.yaml"]), "gone.yaml: No such file or directory (os error 2)");
+    assert_eq!(said(&["none"]), "none: no *.yaml, *.yml or *.json in this directory");
+    assert_eq!(said(&["bytes.yaml"]), "bytes.yaml: line 2 is not UTF-8 text");
+    assert_eq!(said(&["-"]), "no resource in -");
+    assert_eq!(said(&["-", "-"]), "-f - is given twice");
+    let both = said(&["one.yaml", "two.yaml"]);
+    assert!(both.contains("one.yaml:1:7: 'Rn' is not a kind") && both.contains("two.yaml:1:7: 'Flw' is not a kind"), "{both}");
+    assert!(read_paths(&[], &mut empty(), &Context::new("/", None)).is_err());
+}

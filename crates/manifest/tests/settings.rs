@@ -1,0 +1,184 @@
+//! settings.yaml: what is read, what is said, and that a watch survives what editors do.
+#![cfg(test)]
+
+use hmz_api::{Backend, RuntimeRef};
+use hmz_manifest::Context;
+use hmz_manifest::settings::{Loaded, Settings, read, watch};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+fn context() -> Context {
+    Context::new("/nowhere", Some("/home/me".into()))
+}
+
+fn shown(text: &str) -> String {
+    let settings = match read(text, "settings.yaml", &context()) {
+        Ok(settings) => settings,
+        Err(report) => return format!("FILE {report}\n"),
+    };
+    let mut all = String::new();
+    for problem in &settings.problems {
+        let _ = writeln!(all, "PROBLEM {problem}");
+    }
+    for (runtime, entry) in &settings.runtimes {
+        match entry {
+            Ok(spec) => writeln!(all, "{runtime} {}", serde_json::to_string(spec).unwrap()),
+            Err(report) => writeln!(all, "{runtime} WRONG {report}"),
+        }
+        .unwrap();
+    }
+    all
+}
+
+#[test]
+fn the_first_settings_of_the_guide() {
+    assert_eq!(
+        shown("runtimes:\n  docker:\n    here:\n      endpoint: local\n      harness: local\n"),
+        "docker:here {\"harness\":\"local\"}\n"
+    );
+    assert_eq!(shown(""), "");
+    assert_eq!(shown("workspaces: {}\nspelling: 2\nruntimes:\n"), "");
+    assert_eq!(shown("runtimes: {docker: }\n"), "");
+}
+
+#[test]
+fn one_bad_entry_hides_no_other() {
+    let text = r"spelling: 2
+runtimes:
+  docker:
+    good: {cpus: 4, memory: 8G, max_containers: 2, image: busybox, workdir: ~/w, lease: 2m}
+    typo: {enpoint: local}
+    twice: {cpus: 1, cpus: 2}
+    units: {memory: 8X, cups: 1}
+    user: {exec_user: 1000:10}
+    args: {run_args: [-v, /a:/b]}
+    running: {container: build-box}
+    spare: {fallback: [docker:good]}
+    text: just a text
+    nothing:
+    everything:
+      endpoint: unix:///run/docker.sock
+      tls_dir: ''
+      container: ''
+      exec_env: []
+      run_args: []
+      cpus: 0.0
+      memory: 0
+      gpus: []
+      gpu_memory: 0
+      max_containers: 0
+      image: ''
+      workdir: ''
+      harness: env
+      fallback: []
+      made: typed
+    far: {endpoint: 'tcp://h:1'}
+    nowhere: {endpoint: nowhere}
+    relative: {workdir: w}
+    again: {}
+    again: {cpus: 1}
+    -bad: {}
+  ssh:
+    gpu: {host: gpu}
+  slurm: {cluster: {}}
+  podman: {x: {}}
+  dockr: {x: {}}
+";
+    insta::assert_snapshot!(shown(text));
+}
+
+#[test]
+fn a_file_that_is_no_settings_is_one_report() {
+    let mut all = String::new();
+    for text in
+        ["runtimes: [\n", "- a\n", "a: 1\n---\nb: 2\n", "runtimes: text\n", "runtimes: {}\nruntimes: {}\n", "a:\n\tb: 1\n"]
+    {
+        let _ = writeln!(all, "{}", shown(text));
+    }
+    insta::assert_snapshot!(all);
+}
+
+/// A deadline against hanging, not a measure.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn is(loaded: &Loaded, cpus: Option<u64>) -> bool {
+    let entry = loaded.settings.get(&RuntimeRef::named(Backend::Docker, "here"));
+    entry.and_then(|e| e.as_ref().ok()).and_then(|s| s.cpus).map(|c| c.millis() / 1000) == cpus
+}
+
+fn settings(cpus: u64) -> String {
+    format!("runtimes: {{docker: {{here: {{cpus: {cpus}}}}}}}\n")
+}
+
+async fn until(receiver: &mut tokio::sync::watch::Receiver<Loaded>, what: impl FnMut(&Loaded) -> bool) -> Loaded {
+    tokio::time::timeout(DEADLINE, receiver.wait_for(what)).await.expect("told in time").expect("still watching").clone()
+}
+
+fn replace(path: &Path, text: &str) {
+    let next = path.with_extension("new");
+    std::fs::write(&next, text).unwrap();
+    std::fs::rename(&next, path).unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_survives_what_editors_do() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("later/hmz");
+    let path = folder.join("settings.yaml");
+    let (mut told, _guard) = watch(&path, context()).unwrap();
+    assert_eq!(*told.borrow(), Loaded::default());
+
+    // the directory and the file come later
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(&path, settings(1)).unwrap();
+    until(&mut told, |l| is(l, Some(1))).await;
+
+    // written in place, then by another file put in its place
+    std::fs::write(&path, settings(2)).unwrap();
+    until(&mut told, |l| is(l, Some(2))).await;
+    replace(&path, &settings(3));
+    until(&mut told, |l| is(l, Some(3))).await;
+
+    // broken: the last good settings hold, and the place of the fault is told
+    std::fs::write(&path, "runtimes:\n  docker: {here: {cpus: 4}\n").unwrap();
+    let broken = until(&mut told, |l| l.problem.is_some()).await;
+    assert!(is(&broken, Some(3)), "{broken:?}");
+    let report = broken.problem.unwrap();
+    assert!(report.to_string().starts_with(&format!("{}:2:", path.display())), "{report}");
+
+    // emptied: likewise
+    std::fs::write(&path, "").unwrap();
+    let empty = until(&mut told, |l| l.problem.as_ref().is_some_and(|p| p.message.contains("empty"))).await;
+    assert!(is(&empty, Some(3)), "{empty:?}");
+
+    // deleted and written again; then the whole directory
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, settings(5)).unwrap();
+    until(&mut told, |l| is(l, Some(5)) && l.problem.is_none()).await;
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(&path, settings(6)).unwrap();
+    until(&mut told, |l| is(l, Some(6))).await;
+    replace(&path, &settings(7));
+    until(&mut told, |l| is(l, Some(7))).await;
+
+    // one entry is wrong: it alone is
+    std::fs::write(&path, "runtimes: {docker: {here: {cpus: 8}, there: {cpu: 1}}}\n").unwrap();
+    let one = until(&mut told, |l| is(l, Some(8))).await;
+    assert_eq!(one.settings.reports().count(), 1);
+    assert!(one.problem.is_none());
+
+    // gone for good: nothing is saved
+    std::fs::remove_file(&path).unwrap();
+    let gone = until(&mut told, |l| l.settings == Settings::default()).await;
+    assert_eq!(gone, Loaded::default());
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_its_guard() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut told, guard) = watch(&home.path().join("settings.yaml"), context()).unwrap();
+    drop(guard);
+    assert!(tokio::time::timeout(DEADLINE, told.changed()).await.expect("ended in time").is_err());
+}

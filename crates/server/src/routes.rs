@@ -1,0 +1,83 @@
+//! The API: one file a verb of it. Errors are `hmz_api::Error` as JSON with a fitting status.
+
+mod apply;
+mod cancel;
+mod delete;
+mod get;
+mod journal;
+mod watch;
+
+use crate::attach::Attached;
+use crate::callers::Callers;
+use crate::paths::Paths;
+use axum::Json;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hmz_api::{AnyResource, Error, ErrorKind};
+use hmz_store::{Store, StoreError};
+use std::sync::Arc;
+
+/// What every route needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    pub store: Store,
+    pub paths: Paths,
+    pub callers: Arc<Callers>,
+    pub attached: Arc<Attached>,
+}
+
+/// Largest request body, in bytes.
+const MAX_BODY: usize = 16 << 20;
+
+/// The routes.
+pub(crate) fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
+        .route("/v1/apply", post(apply::apply))
+        .route("/v1/{kind}", get(get::list))
+        .route("/v1/{kind}/{name}", get(get::one).delete(delete::delete))
+        .route("/v1/Run/{name}/journal", get(journal::journal))
+        .route("/v1/Run/{name}/cancel", post(cancel::cancel))
+        .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY))
+        .with_state(api)
+}
+
+/// An error on its way out.
+pub(crate) struct Failure(pub Error);
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
+        Self(e)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(e: StoreError) -> Self {
+        Self(e.into())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self.0.kind {
+            ErrorKind::Refused | ErrorKind::Usage => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Failed => StatusCode::BAD_GATEWAY,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, Json(self.0)).into_response()
+    }
+}
+
+/// The kind a path segment names.
+pub(crate) fn kind(word: &str) -> Result<&'static str, Failure> {
+    AnyResource::kind_of_word(word).ok_or_else(|| Failure(Error::usage(format!("'{word}' is not a kind"))))
+}
+
+/// What is said of a resource that is not there.
+pub(crate) fn absent(kind: &str, name: &str) -> Failure {
+    Failure(Error::not_found(format!("there is no {} '{name}'", kind.to_ascii_lowercase())))
+}

@@ -1,0 +1,72 @@
+//! `GET /v1/KIND`, `GET /v1/KIND/NAME`.
+
+use super::{Api, Failure, absent, kind, watch};
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use hmz_api::kinds::{FlowSpec, FlowStatus};
+use hmz_api::{AnyResource, Flow, Kind, Metadata, Resource};
+use serde::Deserialize;
+use std::path::Path as FsPath;
+
+/// What a listing may be asked.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    /// Whether changes follow.
+    #[serde(default)]
+    watch: bool,
+    /// Only this one.
+    name: Option<String>,
+    /// The caller's directory, for flows that are found from there.
+    cwd: Option<String>,
+}
+
+/// Lists a kind, by name; with `watch=true` a stream of lines.
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Path(word): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failure> {
+    let kind = kind(&word)?;
+    if asked.watch {
+        return watch::watch(&api, kind, asked.name).await;
+    }
+    let mut items = api.store.list_any(Some(kind)).await?.items;
+    if kind == Flow::KIND {
+        let cwd = asked.cwd.unwrap_or_else(|| "/".into());
+        for found in hmz_flows::list(FsPath::new(&cwd), &api.paths.home).flows {
+            if !items.iter().any(|i| i.metadata().name == found.name) {
+                items.push(flow(&found.name, found.spec, found.source));
+            }
+        }
+    }
+    items.sort_by(|a, b| a.metadata().name.cmp(&b.metadata().name));
+    Ok(Json(items).into_response())
+}
+
+/// One resource.
+pub(crate) async fn one(
+    State(api): State<Api>,
+    Path((word, name)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<AnyResource>, Failure> {
+    let kind = kind(&word)?;
+    if let Some(found) = api.store.get_any(kind, &name).await? {
+        return Ok(Json(found));
+    }
+    if kind == Flow::KIND {
+        let cwd = asked.cwd.unwrap_or_else(|| "/".into());
+        let found = hmz_flows::find(&name, FsPath::new(&cwd), &api.paths.home)?;
+        return Ok(Json(flow(&name, found.spec, found.source)));
+    }
+    Err(absent(kind, &name))
+}
+
+/// A flow found on disk, as a resource.
+fn flow(name: &str, spec: FlowSpec, source: String) -> AnyResource {
+    AnyResource::Flow(Box::new(Resource::<Flow> {
+        metadata: Metadata::named(name),
+        spec,
+        status: FlowStatus { source: Some(source) },
+    }))
+}

@@ -1,0 +1,47 @@
+//! Watches: what is there, a bookmark, each change, as one JSON object a line.
+
+use super::{Api, Failure};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use hmz_api::rest::WatchLine;
+use hmz_store::{Change, StoreError, WatchEvent};
+use serde::Serialize;
+use std::convert::Infallible;
+
+/// The answer to a watch.
+pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -> Result<Response, Failure> {
+    let (listed, changes) = api.store.list_and_watch(Some(kind)).await?;
+    let wanted = move |found: &str| name.as_deref().is_none_or(|n| n == found);
+    let first: Vec<WatchLine> = listed
+        .items
+        .into_iter()
+        .filter(|r| wanted(&r.metadata().name))
+        .map(WatchLine::Modified)
+        .chain([WatchLine::Bookmark])
+        .collect();
+    // a watcher that lagged behind is told by the end of its stream, and looks again
+    let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
+        move |change: Result<WatchEvent, StoreError>| {
+            let line = change.ok().and_then(|event| match event.change {
+                Change::Applied(resource) => Some(WatchLine::Modified(resource)),
+                Change::Deleted(resource) => Some(WatchLine::Deleted(resource)),
+            });
+            std::future::ready(line)
+        },
+    );
+    Ok(stream(futures::stream::iter(first).chain(later)))
+}
+
+/// One JSON object a line.
+pub(crate) fn stream<T: Serialize + Send + 'static>(items: impl Stream<Item = T> + Send + 'static) -> Response {
+    let lines = items.filter_map(|item| {
+        let line = serde_json::to_vec(&item).ok().map(|mut line| {
+            line.push(b'\n');
+            Ok::<_, Infallible>(Bytes::from(line))
+        });
+        std::future::ready(line)
+    });
+    ([("content-type", "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}

@@ -1,0 +1,103 @@
+//! The daemon's life: one an HMZ_HOME, until a signal or until there is nothing to do.
+
+use crate::attach::{self, Attached};
+use crate::callers::Callers;
+use crate::listen::{self, ApiListener};
+use crate::paths::Paths;
+use crate::routes::{Api, router};
+use crate::{idle, world};
+use hmz_api::clock::SystemClock;
+use hmz_api::{Error, Run};
+use hmz_store::Store;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long a daemon that a verb started stays with nothing to do, unless `HMZ_IDLE` (seconds) says otherwise.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What a daemon is given.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The paths of its HMZ_HOME, made.
+    pub paths: Paths,
+    /// This executable, which is runner, supervisor and guest too.
+    pub executable: PathBuf,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// Whether it ends when there is nothing to do.
+    pub ends_when_idle: bool,
+}
+
+/// What whoever started it is told, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It listens.
+    Listening,
+    /// Another daemon has this HMZ_HOME; this one ends.
+    AnotherRuns,
+}
+
+/// Runs the daemon.
+///
+/// # Errors
+/// When the socket or the store cannot be had.
+pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error> {
+    let paths = config.paths.clone();
+    let Some(lock) = listen::lock(&paths)? else {
+        tell(State::AnotherRuns);
+        return if config.ends_when_idle { Ok(()) } else { Err(Error::failed("a daemon runs already for this HMZ_HOME")) };
+    };
+    let clock = Arc::new(SystemClock);
+    let store = Store::open(&paths.store(), clock.clone()).map_err(Error::from)?;
+    let callers = Arc::new(Callers::default());
+    let (attached, leavers) = Attached::new();
+    let listener = ApiListener::bind(&paths)?;
+    let connections = listener.count();
+    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock)?;
+    // runners of a daemon before us are not our children; their ends are heard all the same
+    for run in store.list::<Run>().await?.iter().filter(|run| !run.status.is_complete()) {
+        if let Some(runner) = &run.status.runner {
+            runners.adopt(run.name(), runner);
+        }
+    }
+    let controllers = hmz_controllers::start(world);
+    tell(State::Listening);
+    tracing::info!(socket = %paths.socket().display(), "listening");
+
+    let api = Api { store: store.clone(), paths: paths.clone(), callers, attached: Arc::clone(&attached) };
+    let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
+    let app = router(api);
+    let hearing = async {
+        while let Some(run) = runners_ended.recv().await {
+            controllers.look_again("Run", &run);
+        }
+    };
+    let why = tokio::select! {
+        done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
+        () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
+        () = hearing => "no runner can be heard any more",
+        () = idle::wait(store, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
+        why = ended() => why?,
+    };
+    tracing::info!("ending: {why}");
+    // a verb that finds no socket starts the next daemon, which waits for nothing of ours: the lock goes last
+    let _ = std::fs::remove_file(paths.socket());
+    controllers.drain().await;
+    drop(lock);
+    Ok(())
+}
+
+/// Returns at SIGTERM, SIGINT or SIGHUP.
+async fn ended() -> Result<&'static str, Error> {
+    let take = |kind| signal(kind).map_err(|e| Error::failed(format!("signals: {e}")));
+    let (mut term, mut int, mut hup) =
+        (take(SignalKind::terminate())?, take(SignalKind::interrupt())?, take(SignalKind::hangup())?);
+    Ok(tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = int.recv() => "SIGINT",
+        _ = hup.recv() => "SIGHUP",
+    })
+}

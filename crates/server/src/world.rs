@@ -1,0 +1,175 @@
+//! What the controllers are given of this machine: docker, runner processes, files, flows, settings.
+
+use crate::callers::Callers;
+use crate::files::Files;
+use crate::instance::instance;
+use crate::paths::Paths;
+use crate::runners::RunnerProcesses;
+use crate::serve::Config;
+use crate::{epics, settings};
+use async_trait::async_trait;
+use hmz_api::clock::SharedClock;
+use hmz_api::grammar::AgentSpec;
+use hmz_api::kinds::{FlowSpec, Run};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::{Backend, Error, Resource};
+use hmz_controllers::{RunnerState, SettingsSnapshot, World};
+use hmz_drivers::docker::{DockerDriver, DockerIdentity, config_dir};
+use hmz_drivers::{BoxKey, Driver, GuestFiles};
+use hmz_store::Store;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// The world of one daemon, its runner processes, and the names of runs whose runner ended.
+///
+/// # Errors
+/// When the state directory cannot be used.
+pub(crate) fn build(
+    config: &Config,
+    store: &Store,
+    callers: &Arc<Callers>,
+    clock: SharedClock,
+) -> Result<(World, Arc<RunnerProcesses>, mpsc::UnboundedReceiver<String>), Error> {
+    let paths = &config.paths;
+    let instance = instance(paths)?;
+    let uid = rustix::process::getuid();
+    let docker: Arc<dyn Driver> = Arc::new(DockerDriver::new(DockerIdentity {
+        instance: instance.clone(),
+        uid: uid.as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        user_name: user_name(uid.as_raw(), &config.env),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        docker_config_dir: config_dir(&config.env).unwrap_or_default(),
+        clock: Arc::clone(&clock),
+    }));
+    let (runners, ended) = RunnerProcesses::new(config.executable.clone());
+    let runners = Arc::new(runners);
+    let world = World {
+        store: store.clone(),
+        drivers: BTreeMap::from([(Backend::Docker, docker)]),
+        clock,
+        seed: Uuid::new_v4().as_u64_pair().0,
+        instance,
+        runners: Arc::new(Runners { processes: Arc::clone(&runners), executable: config.executable.clone() }),
+        files: Arc::new(BoxFiles(Files::new(paths)?)),
+        probe: Arc::new(GuestProbe),
+        callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
+        flows: Arc::new(Flows { home: paths.home.clone() }),
+        epics: Arc::new(Epics(paths.clone())),
+        settings: settings_of(paths, &config.env)?,
+    };
+    Ok((world, runners, ended))
+}
+
+fn settings_of(paths: &Paths, env: &BTreeMap<String, String>) -> Result<tokio::sync::watch::Receiver<SettingsSnapshot>, Error> {
+    let home = env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    settings::follow(&paths.settings(), hmz_manifest::Context { base: paths.home.clone(), home: Some(home) })
+}
+
+/// The user's name: /etc/passwd says it (no other source: a lookup would load libraries), else USER, else the number.
+fn user_name(uid: u32, env: &BTreeMap<String, String>) -> String {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    };
+    passwd.lines().find_map(of).or_else(|| env.get("USER").cloned()).unwrap_or_else(|| uid.to_string())
+}
+
+struct Runners {
+    processes: Arc<RunnerProcesses>,
+    executable: PathBuf,
+}
+
+#[async_trait]
+impl hmz_controllers::Runners for Runners {
+    async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
+        for spec in agents.values() {
+            hmz_agents::of_cli(&spec.cli, &self.executable)?.check(caller)?;
+        }
+        Ok(())
+    }
+
+    async fn start(&self, launch: RunLaunch) -> Result<String, Error> {
+        self.processes.start(&launch).await
+    }
+
+    async fn find(&self, epic: &str) -> Option<String> {
+        self.processes.find(epic)
+    }
+
+    async fn observe(&self, runner: &str, epic: &str) -> RunnerState {
+        self.processes.observe(runner, epic)
+    }
+
+    async fn cancel(&self, runner: &str) {
+        self.processes.cancel(runner);
+    }
+
+    async fn kill(&self, runner: &str) {
+        self.processes.kill(runner);
+    }
+}
+
+struct BoxFiles(Files);
+
+#[async_trait]
+impl hmz_controllers::BoxFiles for BoxFiles {
+    async fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error> {
+        self.0.prepare(key)
+    }
+
+    async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
+        self.0.remove(key)
+    }
+}
+
+struct GuestProbe;
+
+#[async_trait]
+impl hmz_controllers::GuestProbe for GuestProbe {
+    async fn check(&self, address: &BoxAddress) -> Result<(), String> {
+        let (socket, pid) = (PathBuf::from(&address.socket), address.pid);
+        // it blocks for as long as a guest may take to answer
+        let asked = tokio::task::spawn_blocking(move || hmz_wire::Client::connect(&socket, pid, true, None).map(drop));
+        match asked.await {
+            Ok(answer) => answer.map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+impl hmz_controllers::Callers for Callers {
+    fn get(&self, uid: Uuid) -> Option<CallerContext> {
+        Callers::get(self, uid)
+    }
+
+    fn latest(&self) -> Option<CallerContext> {
+        Callers::latest(self)
+    }
+}
+
+struct Flows {
+    home: PathBuf,
+}
+
+#[async_trait]
+impl hmz_controllers::Flows for Flows {
+    async fn find(&self, name: &str, cwd: &str) -> Result<(FlowSpec, String), Error> {
+        let found = hmz_flows::find(name, Path::new(if cwd.is_empty() { "/" } else { cwd }), &self.home)?;
+        Ok((found.spec, found.source))
+    }
+}
+
+struct Epics(Paths);
+
+#[async_trait]
+impl hmz_controllers::Epics for Epics {
+    async fn open(&self, run: &Resource<Run>, _cwd: &str) -> Result<String, Error> {
+        epics::open(&self.0, run)
+    }
+}

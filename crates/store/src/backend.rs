@@ -1,0 +1,77 @@
+//! What keeps resources: compare-and-write by revision, list and watch. Everything a resource *means* (generations,
+//! finalizers, deletion) is decided above it, in [`crate::Store`], so that another store (etcd) needs only this.
+
+use crate::error::StoreError;
+use crate::history::Watch;
+use async_trait::async_trait;
+use hmz_api::AnyResource;
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing of that name.
+    Absent,
+    /// The resource at exactly this revision.
+    Revision(u64),
+}
+
+/// One write: it happens whole, and only when what it expects is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// What has to be there.
+    pub expect: Expect,
+    /// Whether it has to survive a loss of power too, and not only the end of this process.
+    pub durable: bool,
+    /// What becomes of it.
+    pub change: Change,
+}
+
+/// What became of a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// It is as given now; its `resourceVersion` is the event's revision.
+    Applied(AnyResource),
+    /// It is gone; as it last was.
+    Deleted(AnyResource),
+}
+
+impl Change {
+    /// The resource, whichever happened to it.
+    pub const fn resource(&self) -> &AnyResource {
+        match self {
+            Self::Applied(r) | Self::Deleted(r) => r,
+        }
+    }
+}
+
+/// One change, as a watcher sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatchEvent {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The kind of the resource.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// What keeps resources. Every call may be dropped at any await: a write then happened whole or not at all.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// The resource of that kind and name.
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError>;
+
+    /// Every resource of a kind (or of all), by kind and name, and the revision they were read at.
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError>;
+
+    /// Writes, and returns the revision it got.
+    async fn write(&self, write: Write) -> Result<u64, StoreError>;
+
+    /// The revision of the last change; 0 when there was none.
+    async fn revision(&self) -> Result<u64, StoreError>;
+
+    /// The changes after `since` (or from now on) of a kind (or of all).
+    fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch;
+}

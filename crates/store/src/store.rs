@@ -1,0 +1,326 @@
+//! What resources mean: uids, generations, statuses apart from specs, finalizers, deletion.
+
+use crate::backend::{Backend, Change, Expect, Write};
+use crate::error::StoreError;
+use crate::graft;
+use crate::history::Watch;
+use crate::ids::{Ids, RandomIds};
+use crate::sqlite::Sqlite;
+use hmz_api::clock::SharedClock;
+use hmz_api::{AnyResource, Kind, Resource};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How often a name is made anew when the one made is taken.
+const NAME_ATTEMPTS: usize = 16;
+
+/// A handle on the resources; clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    clock: SharedClock,
+    ids: Arc<dyn Ids>,
+}
+
+/// What was there at one revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T> {
+    /// The resources, by kind and name.
+    pub items: Vec<T>,
+    /// The revision they were read at; watch from here to miss nothing.
+    pub revision: u64,
+}
+
+impl Store {
+    /// Opens (or makes) the SQLite store at `path`; its directory exists. Blocks while the file is checked.
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub fn open(path: &Path, clock: SharedClock) -> Result<Self, StoreError> {
+        Ok(Self::with(Arc::new(Sqlite::open(path)?), clock, Arc::new(RandomIds)))
+    }
+
+    /// A store in memory.
+    ///
+    /// # Errors
+    /// When SQLite cannot be had.
+    pub fn in_memory(clock: SharedClock) -> Result<Self, StoreError> {
+        let backend = Sqlite::in_memory(crate::history::REMEMBERED)?;
+        Ok(Self::with(Arc::new(backend), clock, Arc::new(RandomIds)))
+    }
+
+    /// A store on any backend.
+    pub fn with(backend: Arc<dyn Backend>, clock: SharedClock, ids: Arc<dyn Ids>) -> Self {
+        Self { backend, clock, ids }
+    }
+
+    /// The resource of kind `K` called `name`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn get<K: Kind>(&self, name: &str) -> Result<Option<Resource<K>>, StoreError> {
+        Ok(self.backend.get(K::KIND, name).await?.and_then(graft::typed))
+    }
+
+    /// Every resource of kind `K`, by name.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list<K: Kind>(&self) -> Result<Vec<Resource<K>>, StoreError> {
+        let (items, _) = self.backend.list(Some(K::KIND)).await?;
+        Ok(items.into_iter().filter_map(graft::typed).collect())
+    }
+
+    /// Stores a new resource. Sets uid, generation 1, resourceVersion and creationTimestamp, and makes a name from
+    /// `generateName` when it has none. A status it carries is stored with it.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`]; [`StoreError::Invalid`] without a name.
+    pub async fn create<K: Kind>(&self, resource: Resource<K>) -> Result<Resource<K>, StoreError> {
+        typed(self.create_any(any(resource)?).await?)
+    }
+
+    /// Changes spec, labels, annotations, finalizers and owner references of a resource that was read; the status stays
+    /// as stored. `generation` counts up only when the spec changed. A change that changes nothing is not written. Taking
+    /// the last finalizer off one that is being deleted removes it; it is returned as it last was.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when its `resourceVersion` is not the stored one, [`StoreError::NotFound`].
+    pub async fn update<K: Kind>(&self, resource: Resource<K>) -> Result<Resource<K>, StoreError> {
+        typed(self.update_any(any(resource)?).await?)
+    }
+
+    /// Changes the status only, by the same rules.
+    ///
+    /// # Errors
+    /// As [`Store::update`].
+    pub async fn update_status<K: Kind>(&self, resource: Resource<K>) -> Result<Resource<K>, StoreError> {
+        typed(self.update_status_any(any(resource)?).await?)
+    }
+
+    /// Asks for deletion: with finalizers left it gets a deletionTimestamp (once), without it is removed. Returns it as it
+    /// is now, or last was.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] when it kept changing meanwhile.
+    pub async fn delete<K: Kind>(&self, name: &str) -> Result<Resource<K>, StoreError> {
+        typed(self.delete_any(K::KIND, name).await?)
+    }
+
+    /// [`Store::get`] by the kind's word.
+    ///
+    /// # Errors
+    /// As there; [`StoreError::Invalid`] for a kind there is not.
+    pub async fn get_any(&self, kind: &str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+        self.backend.get(kind_of(kind)?, name).await
+    }
+
+    /// [`Store::list`] by the kind's word, or of every kind, with the revision.
+    ///
+    /// # Errors
+    /// As there; [`StoreError::Invalid`] for a kind there is not.
+    pub async fn list_any(&self, kind: Option<&str>) -> Result<Listed<AnyResource>, StoreError> {
+        let (items, revision) = self.backend.list(kind.map(kind_of).transpose()?).await?;
+        Ok(Listed { items, revision })
+    }
+
+    /// [`Store::create`] of any kind.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_any(&self, mut resource: AnyResource) -> Result<AnyResource, StoreError> {
+        let now = self.clock.now();
+        let metadata = resource.metadata_mut();
+        // a caller that must know the uid before anybody sees the resource brings its own
+        metadata.uid = Some(metadata.uid.unwrap_or_else(|| self.ids.uid()));
+        metadata.generation = 1;
+        metadata.creation_timestamp = Some(now);
+        metadata.deletion_timestamp = None;
+        let prefix = metadata.generate_name.clone().filter(|p| !p.is_empty());
+        match (metadata.name.is_empty(), prefix) {
+            (false, _) => self.insert(resource).await,
+            (true, None) => Err(StoreError::Invalid(format!("a {} needs a name", resource.kind().to_lowercase()))),
+            (true, Some(prefix)) => {
+                let mut attempt = 0;
+                loop {
+                    attempt += 1;
+                    let suffix = self.ids.uid().simple().to_string();
+                    resource.metadata_mut().name = format!("{prefix}{}", &suffix[..5]);
+                    match self.insert(resource.clone()).await {
+                        Err(StoreError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS => {}
+                        other => return other,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn insert(&self, mut resource: AnyResource) -> Result<AnyResource, StoreError> {
+        check_name(&resource)?;
+        resource.metadata_mut().resource_version = 0;
+        let write = Write { expect: Expect::Absent, durable: true, change: Change::Applied(resource.clone()) };
+        resource.metadata_mut().resource_version = self.backend.write(write).await?;
+        Ok(resource)
+    }
+
+    /// [`Store::update`] of any kind.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update_any(&self, resource: AnyResource) -> Result<AnyResource, StoreError> {
+        let current = self.current(&resource).await?;
+        let (mut out, spec_changed) = graft::with_spec(&current, &resource).ok_or_else(|| kinds_differ(&resource))?;
+        let (now, new) = (out.metadata_mut(), resource.metadata());
+        if now.is_deleting() && new.finalizers.iter().any(|f| !now.finalizers.contains(f)) {
+            return Err(StoreError::Invalid(format!(
+                "{} '{}' is being deleted and takes no new finalizer",
+                resource.kind().to_lowercase(),
+                new.name
+            )));
+        }
+        now.labels.clone_from(&new.labels);
+        now.annotations.clone_from(&new.annotations);
+        now.finalizers.clone_from(&new.finalizers);
+        now.owner_references.clone_from(&new.owner_references);
+        if spec_changed {
+            now.generation += 1;
+        }
+        let gone = now.is_deleting() && now.finalizers.is_empty();
+        self.replace(&current, out, gone, true).await
+    }
+
+    /// [`Store::update_status`] of any kind.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update_status_any(&self, resource: AnyResource) -> Result<AnyResource, StoreError> {
+        let current = self.current(&resource).await?;
+        let out = graft::with_status(&current, &resource).ok_or_else(|| kinds_differ(&resource))?;
+        self.replace(&current, out, false, false).await
+    }
+
+    /// [`Store::delete`] by the kind's word.
+    ///
+    /// # Errors
+    /// As there; [`StoreError::Invalid`] for a kind there is not.
+    pub async fn delete_any(&self, kind: &str, name: &str) -> Result<AnyResource, StoreError> {
+        let kind = kind_of(kind)?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let missing = || StoreError::NotFound { kind: kind.into(), name: name.into() };
+            let current = self.backend.get(kind, name).await?.ok_or_else(missing)?;
+            let mut out = current.clone();
+            let now = self.clock.now();
+            out.metadata_mut().deletion_timestamp.get_or_insert(now);
+            let gone = out.metadata().finalizers.is_empty();
+            match self.replace(&current, out, gone, true).await {
+                // deletion does not depend on what else changed meanwhile
+                Err(StoreError::Conflict { .. }) if attempt < NAME_ATTEMPTS => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The stored resource, when `resource` was read from exactly it.
+    async fn current(&self, resource: &AnyResource) -> Result<AnyResource, StoreError> {
+        let (kind, given) = (resource.kind(), resource.metadata());
+        let missing = || StoreError::NotFound { kind: kind.into(), name: given.name.clone() };
+        let current = self.backend.get(kind, &given.name).await?.ok_or_else(missing)?;
+        let stored = current.metadata();
+        if stored.resource_version != given.resource_version || given.uid.is_some_and(|uid| stored.uid != Some(uid)) {
+            return Err(StoreError::Conflict { kind: kind.into(), name: given.name.clone() });
+        }
+        Ok(current)
+    }
+
+    async fn replace(
+        &self,
+        current: &AnyResource,
+        mut out: AnyResource,
+        gone: bool,
+        durable: bool,
+    ) -> Result<AnyResource, StoreError> {
+        if !gone && out == *current {
+            return Ok(out);
+        }
+        let change = if gone { Change::Deleted(out.clone()) } else { Change::Applied(out.clone()) };
+        let expect = Expect::Revision(current.metadata().resource_version);
+        let revision = self.backend.write(Write { expect, durable, change }).await?;
+        if !gone {
+            out.metadata_mut().resource_version = revision;
+        }
+        Ok(out)
+    }
+
+    /// The revision of the last change; 0 when there was none.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn revision(&self) -> Result<u64, StoreError> {
+        self.backend.revision().await
+    }
+
+    /// The changes of a kind (or of all) after revision `since`, or from now on. A watcher that asks for changes that are
+    /// no longer remembered, or falls behind them, gets [`StoreError::Expired`] and the stream ends: list and watch again.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for a kind there is not.
+    pub fn watch(&self, kind: Option<&str>, since: Option<u64>) -> Result<Watch, StoreError> {
+        Ok(self.backend.watch(kind.map(kind_of).transpose()?, since))
+    }
+
+    /// What is there, and the changes after it: nothing is missed between the two.
+    ///
+    /// # Errors
+    /// As [`Store::list_any`].
+    pub async fn list_and_watch(&self, kind: Option<&str>) -> Result<(Listed<AnyResource>, Watch), StoreError> {
+        let listed = self.list_any(kind).await?;
+        let watch = self.watch(kind, Some(listed.revision))?;
+        Ok((listed, watch))
+    }
+
+    /// [`Store::list_and_watch`] of kind `K`. Its events carry an [`AnyResource`] of that kind.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list_and_watch_of<K: Kind>(&self) -> Result<(Listed<Resource<K>>, Watch), StoreError> {
+        let (listed, watch) = self.list_and_watch(Some(K::KIND)).await?;
+        let items = listed.items.into_iter().filter_map(graft::typed).collect();
+        Ok((Listed { items, revision: listed.revision }, watch))
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+fn any<K: Kind>(resource: Resource<K>) -> Result<AnyResource, StoreError> {
+    graft::any(resource).ok_or_else(|| StoreError::Invalid(format!("'{}' is not a kind that is stored", K::KIND)))
+}
+
+fn typed<K: Kind>(resource: AnyResource) -> Result<Resource<K>, StoreError> {
+    let kind = resource.kind();
+    graft::typed(resource).ok_or_else(|| StoreError::Failed { doing: "read", why: format!("{kind} where {} belongs", K::KIND) })
+}
+
+fn kinds_differ(resource: &AnyResource) -> StoreError {
+    let name = resource.metadata().name.clone();
+    StoreError::Failed { doing: "read", why: format!("'{name}' is stored as another kind than {}", resource.kind()) }
+}
+
+fn kind_of(word: &str) -> Result<&'static str, StoreError> {
+    AnyResource::kind_of_word(word)
+        .ok_or_else(|| StoreError::Invalid(format!("'{word}' is not a kind: Run, Environment, Runtime or Flow")))
+}
+
+/// Names are checked where manifests are read; here only what would make one unusable as a key.
+fn check_name(resource: &AnyResource) -> Result<(), StoreError> {
+    let name = &resource.metadata().name;
+    if name.is_empty() || name.len() > 253 || name.chars().any(|c| c.is_control() || c == '/') {
+        return Err(StoreError::Invalid(format!("'{}' is not a name", name.escape_debug())));
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! The command line as it is typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs coding agents whose work lands in an environment of its own, declaratively.
+#[derive(Debug, Parser)]
+#[command(name = "hmz", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  hmz exec -f boxed -a coder=claude/claude-haiku-4-5:low -e box=docker@here/home/me/p \"fix add() in calc.py\"
+  hmz apply -f run.yaml && hmz logs -f run/fix-add
+  hmz get envs")]
+pub struct Cli {
+    /// Log what happens inside to stderr (also HMZ_LOG=debug)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Declare runs, environments, runtimes and flows from manifests
+    #[command(after_help = "Examples:\n  hmz apply -f run.yaml\n  hmz apply -f manifests/\n  cat run.yaml | hmz apply -f -")]
+    Apply(Apply),
+    /// List resources
+    #[command(after_help = "Examples:\n  hmz get envs\n  hmz get runs -w\n  hmz get run/fix-add -o yaml\n  hmz get all")]
+    Get(Get),
+    /// Show one resource with its conditions
+    #[command(after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add")]
+    Describe(Named),
+    /// Remove resources and everything they started
+    #[command(after_help = "Examples:\n  hmz delete run/fix-add\n  hmz delete env box\n  hmz delete -f run.yaml")]
+    Delete(Delete),
+    /// Show the transcript of a run
+    #[command(after_help = "Examples:\n  hmz logs run/fix-add\n  hmz logs -f fix-add")]
+    Logs(Logs),
+    /// Wait until a resource is as you want it
+    #[command(
+        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box"
+    )]
+    Wait(Wait),
+    /// Run a flow now and show what it does
+    #[command(after_help = "Examples:
+  hmz exec -f boxed -a coder=claude/claude-haiku-4-5:low \\
+      -e box=docker@here/home/me/myproject -p budget.duration=10m \"fix add() in calc.py\"
+  hmz exec -f boxed -a script/./steps.yaml -e box=docker@here/home/me/myproject \"try it\"
+
+Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended by signal n.")]
+    Exec(Exec),
+    /// Open a shell, or run one command, in an environment
+    #[command(after_help = "Examples:\n  hmz sh env/box\n  hmz sh box -- python3 -V")]
+    Sh(Sh),
+    /// Run the daemon in the foreground (verbs start one in the background by themselves)
+    Controller(Controller),
+    /// Show the versions of this program and of the daemon
+    Version,
+}
+
+/// `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// A manifest, a directory of manifests, or - for standard input
+    #[arg(short, long = "filename", required = true, value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// How to print what became of each resource
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+}
+
+/// How a listing is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// More columns
+    Wide,
+    /// Whole resources
+    Yaml,
+    /// Whole resources, one JSON document
+    Json,
+    /// `kind/name`, a line each
+    Name,
+}
+
+/// `get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// A kind (envs, runs, runtimes, flows, all), or kind/name
+    pub what: String,
+    /// Names within the kind
+    pub names: Vec<String>,
+    /// How to print
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    /// Go on printing what changes
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// One resource: `env box` or `env/box`.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// A kind, or kind/name
+    pub what: String,
+    /// The name
+    pub name: Option<String>,
+}
+
+/// `delete`.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// A kind, or kind/name
+    #[arg(required_unless_present = "filename")]
+    pub what: Option<String>,
+    /// Names within the kind
+    pub names: Vec<String>,
+    /// Remove what these manifests declare
+    #[arg(short, long = "filename", value_name = "FILE", conflicts_with = "what")]
+    pub filename: Vec<PathBuf>,
+    /// Return at once instead of waiting until everything is gone
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// The run
+    pub run: String,
+    /// Follow it until it ends
+    #[arg(short, long)]
+    pub follow: bool,
+    /// One JSON object an event
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wait`.
+#[derive(Debug, Args)]
+pub struct Wait {
+    /// condition=NAME[=true|false|unknown], or delete
+    #[arg(long = "for", value_name = "WHAT")]
+    pub until: String,
+    /// A kind, or kind/name
+    pub what: String,
+    /// The name
+    pub name: Option<String>,
+    /// How long at most
+    #[arg(long, default_value = "30s", value_name = "DURATION")]
+    pub timeout: hmz_api::Span,
+}
+
+/// `exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// The flow
+    #[arg(short, long)]
+    pub flow: String,
+    /// Who plays a role: [ROLE=]CLI[@ACCOUNT]/MODEL[:EFFORT]
+    #[arg(short, long = "agent", value_name = "SPEC")]
+    pub agent: Vec<String>,
+    /// Where a role's work lands: ROLE=BACKEND[@NAME][/WORKDIR]
+    #[arg(short, long = "env", value_name = "SPEC")]
+    pub env: Vec<String>,
+    /// A parameter, such as budget.duration=10m
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    pub param: Vec<String>,
+    /// One JSON object an event, on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// The task
+    pub task: String,
+}
+
+/// `sh`.
+#[derive(Debug, Args)]
+pub struct Sh {
+    /// The environment
+    pub environment: String,
+    /// A command instead of a shell
+    #[arg(last = true)]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// `controller`.
+#[derive(Debug, Args)]
+pub struct Controller {
+    /// Detached: started by a verb, ends when there is nothing to do
+    #[arg(long, hide = true)]
+    pub background: bool,
+}

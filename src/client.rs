@@ -1,0 +1,240 @@
+//! The daemon's API, as a verb uses it: HTTP over the Unix socket, streams as one JSON object a line.
+
+use crate::daemon;
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use hmz_api::journal::Record;
+use hmz_api::rest::{ApplyRequest, ApplyResult, WatchLine};
+use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
+use hmz_server::Paths;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+/// Longest answer that is not a stream, and longest line of one, in bytes.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A way to the daemon, which is started when it is missing.
+#[derive(Debug, Clone)]
+pub struct Client {
+    paths: Paths,
+}
+
+impl Client {
+    /// For one HMZ_HOME.
+    pub const fn new(paths: Paths) -> Self {
+        Self { paths }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+        // a daemon that ends because it was idle closes its socket under us once; the next one is ours to start
+        let mut last = None;
+        for _ in 0..3 {
+            let stream = daemon::connect(&self.paths).await?;
+            match request(stream, method.clone(), path, body.clone()).await {
+                Ok(response) => return answer(response).await,
+                Err(e) => last = Some(e),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::failed("the daemon does not answer")))
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> Result<T, Error> {
+        let body = match body {
+            Some(body) => serde_json::to_vec(body).map_err(broken)?,
+            None => Vec::new(),
+        };
+        let response = self.send(method, path, body).await?;
+        let bytes = read_all(response.into_body()).await?;
+        serde_json::from_slice(&bytes).map_err(broken)
+    }
+
+    /// Declares resources.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had or refuses the request as a whole.
+    pub async fn apply(&self, request: &ApplyRequest) -> Result<Vec<ApplyResult>, Error> {
+        self.call(Method::POST, "/v1/apply", Some(request)).await
+    }
+
+    /// One resource.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub async fn get(&self, kind: &str, name: &str) -> Result<AnyResource, Error> {
+        self.call(Method::GET, &format!("/v1/{kind}/{}", escape(name)), None::<&()>).await
+    }
+
+    /// One resource of a known kind.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub async fn get_as<K: Kind>(&self, name: &str) -> Result<Resource<K>, Error> {
+        self.call(Method::GET, &format!("/v1/{}/{}", K::KIND, escape(name)), None::<&()>).await
+    }
+
+    /// A flow: a declared one, else one on disk (from this directory), else a built-in.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub async fn flow(&self, name: &str) -> Result<Resource<Flow>, Error> {
+        let cwd = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+        self.call(Method::GET, &format!("/v1/Flow/{}?cwd={}", escape(name), escape(&cwd)), None::<&()>).await
+    }
+
+    /// All resources of a kind, by name.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn list(&self, kind: &str) -> Result<Vec<AnyResource>, Error> {
+        let cwd = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+        self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await
+    }
+
+    /// Asks for deletion.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub async fn delete(&self, kind: &str, name: &str) -> Result<(), Error> {
+        self.call::<serde_json::Value>(Method::DELETE, &format!("/v1/{kind}/{}", escape(name)), None::<&()>).await.map(drop)
+    }
+
+    /// Cancels a run.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub async fn cancel(&self, run: &str) -> Result<(), Error> {
+        self.call::<serde_json::Value>(Method::POST, &format!("/v1/Run/{}/cancel", escape(run)), None::<&()>).await.map(drop)
+    }
+
+    /// The daemon's version.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn version(&self) -> Result<String, Error> {
+        self.call(Method::GET, "/v1/version", None::<&()>).await
+    }
+
+    /// What is there of a kind, a bookmark, and then each change; ends when the daemon does.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn watch(
+        &self,
+        kind: &str,
+        name: Option<&str>,
+    ) -> Result<impl Stream<Item = Result<WatchLine, Error>> + use<>, Error> {
+        let name = name.map(|n| format!("&name={}", escape(n))).unwrap_or_default();
+        let response = self.send(Method::GET, &format!("/v1/{kind}?watch=true{name}"), Vec::new()).await?;
+        Ok(lines(response.into_body()))
+    }
+
+    /// The journal of a run from record `from` on. `attached`: the run is ours, and is cancelled when this stream is dropped.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such run.
+    pub async fn journal(
+        &self,
+        run: &str,
+        from: usize,
+        follow: bool,
+        attached: bool,
+    ) -> Result<impl Stream<Item = Result<Record, Error>> + use<>, Error> {
+        let path = format!("/v1/Run/{}/journal?from={from}&follow={follow}&attached={attached}", escape(run));
+        let response = self.send(Method::GET, &path, Vec::new()).await?;
+        Ok(lines(response.into_body()))
+    }
+}
+
+fn broken(e: serde_json::Error) -> Error {
+    Error::new(ErrorKind::Internal, format!("the daemon and this program do not understand each other: {e}"))
+        .hint("they may be of different versions: stop the old daemon, hmz version tells which runs")
+}
+
+/// Percent-encodes what may not stand in a path segment or a query value.
+fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|b| match b {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(b).to_string(),
+            b => format!("%{b:02X}"),
+        })
+        .collect()
+}
+
+async fn request(stream: UnixStream, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+    let lost = |e: hyper::Error| Error::failed(format!("the daemon went away: {e}"));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+    // it ends with the exchange
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "hmz")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    sender.send_request(request).await.map_err(lost)
+}
+
+/// An answer, or the error it carries.
+async fn answer(response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let bytes = read_all(response.into_body()).await?;
+    Err(serde_json::from_slice::<Error>(&bytes)
+        .unwrap_or_else(|_| Error::new(ErrorKind::Internal, format!("the daemon answered {status}"))))
+}
+
+async fn read_all(body: Incoming) -> Result<Bytes, Error> {
+    http_body_util::Limited::new(body, MAX_ANSWER)
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|e| Error::failed(format!("the daemon's answer broke off: {e}")))
+}
+
+/// One JSON object a line.
+fn lines<T: DeserializeOwned + Send + 'static>(body: Incoming) -> impl Stream<Item = Result<T, Error>> {
+    struct State {
+        body: Incoming,
+        held: Vec<u8>,
+        done: bool,
+    }
+    stream::unfold(State { body, held: Vec::new(), done: false }, |mut state| async move {
+        loop {
+            if state.done {
+                return None;
+            }
+            if let Some(end) = state.held.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = state.held.drain(..=end).collect();
+                if line.len() > 1 {
+                    return Some((serde_json::from_slice(&line).map_err(broken), state));
+                }
+                continue;
+            }
+            if state.held.len() > MAX_ANSWER {
+                state.done = true;
+                return Some((Err(Error::failed("the daemon sent a line without an end")), state));
+            }
+            match state.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        state.held.extend_from_slice(&data);
+                    }
+                }
+                Some(Err(e)) => {
+                    state.done = true;
+                    return Some((Err(Error::failed(format!("the daemon went away: {e}"))), state));
+                }
+                None => return None,
+            }
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,100 @@
+//! Finding the daemon, starting it when it is missing, and being it.
+
+use crate::edge;
+use hmz_api::Error;
+use hmz_server::Paths;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixStream;
+
+/// Variables a daemon in the background keeps of whoever started it. What a run needs comes with the run.
+const KEPT: [&str; 11] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "HMZ_HOME",
+    "HMZ_LOG",
+    "HMZ_IDLE",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_CONFIG",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+];
+
+/// How often, and how long apart, a socket is tried that another process is about to open.
+const TRIES: u32 = 250;
+const APART: Duration = Duration::from_millis(20);
+
+/// A connection to the daemon; starts it when nobody answers.
+///
+/// # Errors
+/// When it cannot be started or does not answer.
+pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
+    if let Ok(stream) = UnixStream::connect(paths.socket()).await {
+        return Ok(stream);
+    }
+    start(paths).await?;
+    // ours says when it listens; one that somebody else started at the same moment may need a little longer
+    for _ in 0..TRIES {
+        if let Ok(stream) = UnixStream::connect(paths.socket()).await {
+            return Ok(stream);
+        }
+        tokio::time::sleep(APART).await;
+    }
+    Err(Error::failed("the daemon does not answer").hint(format!("its log: {}", paths.log().display())))
+}
+
+/// This executable, by a path that stays right when the file is replaced.
+///
+/// # Errors
+/// When /proc is not there.
+pub fn executable() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|e| edge::io("this program's own path", &e))
+}
+
+/// Starts a daemon in the background and waits until it listens, or has found that another one does.
+async fn start(paths: &Paths) -> Result<(), Error> {
+    let failed = |e: std::io::Error| edge::io("could not start the daemon", &e);
+    let log = std::fs::File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
+    let mut child = tokio::process::Command::new(executable()?)
+        .args(["controller", "--background"])
+        .env_clear()
+        .envs(edge::environment().into_iter().filter(|(name, _)| KEPT.contains(&name.as_str())))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    let Some(stdout) = child.stdout.take() else { return Err(Error::failed("could not start the daemon")) };
+    let mut line = String::new();
+    // it writes one line when it listens, or closes the pipe when it ends
+    BufReader::new(stdout).read_line(&mut line).await.map_err(failed)?;
+    if line.trim() == "listening" || line.trim() == "running" {
+        return Ok(());
+    }
+    let status = child.wait().await.map_err(failed)?;
+    let said = std::fs::read_to_string(paths.log()).unwrap_or_default();
+    let last = said.lines().last().unwrap_or("it said nothing");
+    Err(Error::failed(format!("the daemon ended at once ({status}): {last}")).hint(format!("its log: {}", paths.log().display())))
+}
+
+/// `hmz runner`, which the daemon starts. It starts a daemon when it finds none, so that its end is seen.
+pub fn runner() -> ExitCode {
+    let exe = match executable() {
+        Ok(exe) => exe,
+        Err(e) => return edge::fail("runner", &e),
+    };
+    let code = hmz_flows::runner::main(exe);
+    if let Ok(paths) = edge::paths() {
+        let woken =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map(|rt| rt.block_on(connect(&paths)).is_ok());
+        if !matches!(woken, Ok(true)) {
+            eprintln!("hmz runner: no daemon could be started; the next verb starts one");
+        }
+    }
+    code
+}

@@ -1,0 +1,24 @@
+//! What a person or a program reads: tables, descriptions, the transcript, progress, errors.
+//!
+//! Everything here is a function from values to text, without a clock and without a terminal: whoever calls says what
+//! the time is, how wide the terminal is and whether it takes colours. Text that comes from an agent, a container or a
+//! daemon is neutralised before it is shown: it cannot move the cursor, set the title or clear the screen.
+// what no verb has taken up yet; goes with the last of them
+#![allow(dead_code)]
+
+pub mod age;
+pub mod clean;
+pub mod describe;
+pub mod error;
+pub mod number;
+pub mod phase;
+pub mod progress;
+pub mod record;
+pub mod sink;
+pub mod style;
+pub mod table;
+pub mod transcript;
+pub mod working;
+
+#[cfg(test)]
+mod tests;

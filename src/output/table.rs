@@ -1,0 +1,254 @@
+//! Tables as kubectl prints them: NAME first, no borders, three spaces between columns.
+
+use super::age::age;
+use super::clean::{cut, one_line};
+use super::phase;
+use hmz_api::kinds::condition;
+use hmz_api::{AnyResource, Cpus, Environment, Flow, Memory, Resource, Run, Runtime};
+use jiff::Timestamp;
+
+/// Columns and rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Table {
+    /// The names of the columns.
+    pub headers: Vec<&'static str>,
+    /// A cell a column.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What nothing looks like.
+const NONE: &str = "<none>";
+/// What nobody knows looks like.
+const UNKNOWN: &str = "<unknown>";
+
+impl Table {
+    /// The table as text, each line with a newline. Lines are cut at `width` characters when there is one: a terminal's.
+    pub fn render(&self, width: Option<usize>) -> String {
+        let headers: Vec<String> = self.headers.iter().map(|h| (*h).to_owned()).collect();
+        let lines: Vec<Vec<String>> =
+            std::iter::once(headers).chain(self.rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect())).collect();
+        let widths: Vec<usize> = (0..self.headers.len())
+            .map(|column| lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0))
+            .collect();
+        let mut out = String::new();
+        for line in lines {
+            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let text = cells.join("   ");
+            let text = text.trim_end();
+            out.push_str(&width.map_or_else(|| text.to_owned(), |width| cut(text, width.max(1))));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn or(value: Option<impl ToString>, nothing: &str) -> String {
+    value.map(|v| v.to_string()).filter(|v| !v.is_empty()).unwrap_or_else(|| nothing.to_owned())
+}
+
+/// Environments. Wide adds the container, the workdir and the box's pid 1.
+pub fn environments<'a>(items: impl IntoIterator<Item = &'a Resource<Environment>>, wide: bool, now: Timestamp) -> Table {
+    let mut headers = vec!["NAME", "RUNTIME", "IMAGE", "CPUS", "MEMORY", "READY", "AGE"];
+    if wide {
+        headers.extend(["CONTAINER", "WORKDIR", "PID"]);
+    }
+    let row = |e: &Resource<Environment>| {
+        let share = e.status.share.as_ref();
+        let mut cells = vec![
+            e.name().to_owned(),
+            e.status.used.as_ref().unwrap_or(&e.spec.runtime).to_string(),
+            or(e.status.image.as_ref().or(e.spec.image.as_ref()), NONE),
+            or(share.map_or(e.spec.cpus, |s| s.cpus), NONE),
+            or(share.map_or(e.spec.memory, |s| s.memory), NONE),
+            phase::ready(e),
+            age(e.metadata.creation_timestamp, now),
+        ];
+        if wide {
+            cells.push(or(e.status.container_name.as_ref(), NONE));
+            cells.push(or(e.status.workdir.as_ref().or(e.spec.workdir.as_ref()), NONE));
+            cells.push(or(e.status.pid, NONE));
+        }
+        cells
+    };
+    Table { headers, rows: items.into_iter().map(row).collect() }
+}
+
+/// Runs. Wide adds the agents, the environments and the directory of the journal.
+pub fn runs<'a>(items: impl IntoIterator<Item = &'a Resource<Run>>, wide: bool, now: Timestamp) -> Table {
+    let mut headers = vec!["NAME", "FLOW", "STATUS", "AGE"];
+    if wide {
+        headers.extend(["AGENTS", "ENVIRONMENTS", "EPIC"]);
+    }
+    let row = |r: &Resource<Run>| {
+        let mut cells = vec![r.name().to_owned(), r.spec.flow.clone(), phase::run(r), age(r.metadata.creation_timestamp, now)];
+        if wide {
+            let agents: Vec<String> = r.spec.agents.iter().map(|(role, spec)| format!("{role}={spec}")).collect();
+            let used = |role: &str| r.status.environments.get(role).and_then(|s| s.used.as_ref());
+            let environments: Vec<String> = r
+                .spec
+                .environments
+                .iter()
+                .map(|(role, request)| {
+                    let place = request.place();
+                    format!("{role}={}", used(role).unwrap_or(&place.runtime).at())
+                })
+                .collect();
+            cells.push(or(Some(agents.join(",")), NONE));
+            cells.push(or(Some(environments.join(",")), NONE));
+            cells.push(or(r.status.epic.as_ref(), NONE));
+        }
+        cells
+    };
+    Table { headers, rows: items.into_iter().map(row).collect() }
+}
+
+/// How much of the allowance is left: `2/4`. A runtime that declares no allowance hands out what the daemon has.
+fn free<T: Copy>(
+    allowance: Option<T>,
+    has: Option<T>,
+    held: Option<T>,
+    less: impl Fn(T, T) -> T,
+    show: impl Fn(T) -> String,
+) -> String {
+    match (allowance.or(has), held) {
+        (Some(total), Some(held)) => format!("{}/{}", show(less(total, held)), show(total)),
+        (Some(total), None) => format!("?/{}", show(total)),
+        (None, _) => UNKNOWN.into(),
+    }
+}
+
+/// An amount of memory in one short word: exact when it is whole in M or more, else whole G (or M, K under one) rounded
+/// down, as `2015G`.
+pub fn memory(amount: Memory) -> String {
+    let bytes = amount.bytes();
+    let whole = |shift: u32| bytes >> shift > 0;
+    if bytes.is_multiple_of(1 << 20) && whole(20) {
+        return amount.to_string();
+    }
+    match [("G", 30), ("M", 20), ("K", 10)].into_iter().find(|(_, shift)| whole(*shift)) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// CPUs free of all, `2/4`.
+pub fn free_cpus(r: &Resource<Runtime>) -> String {
+    let less = |total: Cpus, held: Cpus| Cpus::from_millis(total.millis().saturating_sub(held.millis()));
+    free(r.spec.cpus, r.status.cpus, r.status.held_cpus, less, |c| c.to_string())
+}
+
+/// Memory free of all, `4G/8G`.
+pub fn free_memory(r: &Resource<Runtime>) -> String {
+    let less = |total: Memory, held: Memory| Memory::from_bytes(total.bytes().saturating_sub(held.bytes()));
+    free(r.spec.memory, r.status.memory, r.status.held_memory, less, memory)
+}
+
+/// Containers that run, of those it may: `1/2`, or `1` without a limit.
+pub fn containers(r: &Resource<Runtime>) -> String {
+    let running = or(r.status.containers, "?");
+    match r.spec.max_containers {
+        Some(most) => format!("{running}/{most}"),
+        None if r.status.containers.is_none() => UNKNOWN.into(),
+        None => running,
+    }
+}
+
+/// Runtimes. Wide adds where each was declared and the daemon's version.
+pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide: bool, now: Timestamp) -> Table {
+    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "CONTAINERS", "REACHABLE", "AGE"];
+    if wide {
+        headers.extend(["SOURCE", "VERSION"]);
+    }
+    let row = |r: &Resource<Runtime>| {
+        let mut cells = vec![
+            r.name().to_owned(),
+            r.spec.endpoint.to_string(),
+            r.spec.harness.to_string(),
+            free_cpus(r),
+            free_memory(r),
+            containers(r),
+            phase::status(&r.status.conditions, condition::REACHABLE).to_owned(),
+            age(r.metadata.creation_timestamp, now),
+        ];
+        if wide {
+            cells.push(source(r).to_owned());
+            cells.push(or(r.status.version.as_ref(), NONE));
+        }
+        cells
+    };
+    Table { headers, rows: items.into_iter().map(row).collect() }
+}
+
+/// The word for where a runtime was declared.
+pub fn source(r: &Resource<Runtime>) -> &'static str {
+    match r.status.source {
+        hmz_api::kinds::RuntimeSource::Manifest => "manifest",
+        hmz_api::kinds::RuntimeSource::Settings => "settings",
+        hmz_api::kinds::RuntimeSource::Unsaved => "unsaved",
+    }
+}
+
+/// Flows.
+pub fn flows<'a>(items: impl IntoIterator<Item = &'a Resource<Flow>>) -> Table {
+    let names = |keys: Vec<&String>| or(Some(keys.into_iter().map(String::as_str).collect::<Vec<_>>().join(",")), NONE);
+    let row = |f: &Resource<Flow>| {
+        vec![
+            f.name().to_owned(),
+            names(f.spec.agents.keys().collect()),
+            names(f.spec.environments.keys().collect()),
+            f.status.source.clone().unwrap_or_else(|| "manifest".into()),
+            or(f.spec.description.as_ref(), NONE),
+        ]
+    };
+    Table { headers: vec!["NAME", "AGENTS", "ENVIRONMENTS", "SOURCE", "DESCRIPTION"], rows: items.into_iter().map(row).collect() }
+}
+
+/// The word a person types for a kind: `env`, `run`, `runtime`, `flow`.
+pub fn kind_word(kind: &str) -> String {
+    match kind {
+        "Environment" => "env".into(),
+        other => other.to_lowercase(),
+    }
+}
+
+/// `-o name`: `env/box`, a line each.
+pub fn names<'a>(items: impl IntoIterator<Item = &'a AnyResource>) -> String {
+    items.into_iter().map(|r| format!("{}/{}\n", kind_word(r.kind()), one_line(&r.metadata().name))).collect()
+}
+
+/// The kinds there are among `items` as a table each, with its kind's word before each name when there are several kinds.
+pub fn render(items: &[AnyResource], wide: bool, now: Timestamp, width: Option<usize>) -> String {
+    let mut tables = Vec::new();
+    let (mut envs, mut rs, mut rts, mut fs) = (vec![], vec![], vec![], vec![]);
+    for item in items {
+        match item {
+            AnyResource::Environment(r) => envs.push(&**r),
+            AnyResource::Run(r) => rs.push(&**r),
+            AnyResource::Runtime(r) => rts.push(&**r),
+            AnyResource::Flow(r) => fs.push(&**r),
+        }
+    }
+    if !rs.is_empty() {
+        tables.push(("run", runs(rs, wide, now)));
+    }
+    if !envs.is_empty() {
+        tables.push(("env", environments(envs, wide, now)));
+    }
+    if !rts.is_empty() {
+        tables.push(("runtime", runtimes(rts, wide, now)));
+    }
+    if !fs.is_empty() {
+        tables.push(("flow", flows(fs)));
+    }
+    let several = tables.len() > 1;
+    let texts: Vec<String> = tables
+        .into_iter()
+        .map(|(word, mut table)| {
+            if several {
+                table.rows.iter_mut().filter_map(|row| row.first_mut()).for_each(|name| *name = format!("{word}/{name}"));
+            }
+            table.render(width)
+        })
+        .collect();
+    texts.join("\n")
+}

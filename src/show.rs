@@ -1,0 +1,241 @@
+//! The terminal's edge: what verbs print, where it goes, and what the output crate of pure functions is told of the terminal.
+
+use crate::cli::Output;
+use crate::edge;
+use crate::output::progress::Progress as Line;
+use crate::output::sink::{Reader, put};
+use crate::output::style::Style;
+use crate::output::transcript::{self, answer};
+use crate::output::working::Working;
+use crate::output::{describe as description, error as rendering, record, table};
+use hmz_api::clock::{Clock, SystemClock};
+use hmz_api::journal::Record;
+use hmz_api::{AnyResource, Error, ErrorKind};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Prints to stdout. A reader that has gone ends the program: it has what it wanted.
+pub fn print(text: &str) {
+    written(put(&mut std::io::stdout().lock(), text));
+}
+
+fn print_err(text: &str) {
+    written(put(&mut std::io::stderr().lock(), text));
+}
+
+fn written(done: std::io::Result<Reader>) {
+    match done {
+        Ok(Reader::There) => {}
+        // as a program ends that SIGPIPE kills
+        Ok(Reader::Gone) => std::process::exit(141),
+        Err(e) => {
+            // stderr may be the stream that is full
+            let _ = writeln!(std::io::stderr(), "hmz: error: {e}");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Prints an error as every verb does.
+pub fn error(verb: &str, error: &Error) {
+    // a stderr that cannot be written leaves the exit status to tell
+    let _ = put(&mut std::io::stderr().lock(), &rendering::render(verb, error));
+}
+
+/// Prints an aside to stderr: `hmz VERB: TEXT`.
+pub fn note(verb: &str, text: &str) {
+    print_err(&format!("hmz {verb}: {text}\n"));
+}
+
+/// A refusal as a condition's message has it: the sentence, then its hints, an empty line between each.
+pub fn refusal(message: &str) -> Error {
+    let mut parts = message.split("\n\n").map(str::to_owned);
+    let error = Error::refused(parts.next().unwrap_or_default());
+    parts.fold(error, Error::hint)
+}
+
+/// The manifests that `-f` names; none when it names none.
+///
+/// # Errors
+/// A usage error with each fault.
+pub fn manifests(paths: &[PathBuf]) -> Result<Vec<AnyResource>, Error> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let base = std::env::current_dir().map_err(|e| edge::io("the current directory", &e))?;
+    let home = edge::environment().remove("HOME").map(PathBuf::from);
+    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &hmz_manifest::Context { base, home })
+}
+
+/// The plural a person reads.
+pub fn plural(kind: &str) -> String {
+    format!("{}s", kind.to_ascii_lowercase())
+}
+
+fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+/// Several resources.
+///
+/// # Errors
+/// When one cannot be written as JSON.
+pub fn listing(items: &[AnyResource], how: Option<Output>) -> Result<String, Error> {
+    Ok(match how {
+        Some(Output::Json) => {
+            format!("{}\n", json(&serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items}))?)
+        }
+        Some(Output::Yaml) => items.iter().map(hmz_manifest::to_yaml).collect::<Result<Vec<_>, _>>()?.join("---\n"),
+        Some(Output::Name) => table::names(items),
+        Some(Output::Wide) => table::render(items, true, SystemClock.now(), width()),
+        None => table::render(items, false, SystemClock.now(), width()),
+    })
+}
+
+/// One resource by name.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn single(item: &AnyResource, how: Option<Output>) -> Result<String, Error> {
+    match how {
+        Some(Output::Json) => Ok(format!("{}\n", json(item)?)),
+        how => listing(std::slice::from_ref(item), how),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string_pretty(value).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+}
+
+/// One resource, whole, for people.
+pub fn describe(item: &AnyResource) -> String {
+    description::describe(item, SystemClock.now())
+}
+
+/// Rows of a watch: the headers once, then a row a change.
+pub struct Rows {
+    how: Option<Output>,
+    headed: bool,
+}
+
+impl Rows {
+    /// In this form.
+    pub const fn new(how: Option<Output>) -> Self {
+        Self { how, headed: false }
+    }
+
+    /// The rows of these.
+    ///
+    /// # Errors
+    /// As [`listing`].
+    pub fn more(&mut self, items: &[AnyResource]) -> Result<String, Error> {
+        if items.is_empty() {
+            return Ok(String::new());
+        }
+        let text = listing(items, self.how)?;
+        let table = matches!(self.how, None | Some(Output::Wide));
+        let text = match self.how {
+            Some(Output::Yaml) if self.headed => format!("---\n{text}"),
+            _ if table && self.headed => text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned()),
+            _ => text,
+        };
+        self.headed = true;
+        Ok(text)
+    }
+}
+
+fn style(terminal: bool) -> Style {
+    Style::decide(|name| std::env::var(name).ok(), terminal)
+}
+
+/// A run's transcript as it happens.
+pub struct Transcript {
+    lines: transcript::Transcript,
+    json: bool,
+    exec: bool,
+    out: bool,
+    err: bool,
+}
+
+impl Transcript {
+    /// All of it to stdout: there it is the answer.
+    pub fn of_logs(json: bool) -> Self {
+        Self {
+            lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())),
+            json,
+            exec: false,
+            out: true,
+            err: true,
+        }
+    }
+
+    /// The transcript to stderr, each turn's answer to stdout; with `json` events to stdout.
+    pub fn of_exec(json: bool) -> Self {
+        let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
+        Self { lines: transcript::Transcript::new(style(err)), json, exec: true, out, err }
+    }
+
+    /// Shows one record, past the progress line if there is one.
+    pub fn show(&mut self, entry: &Record, progress: Option<&Progress>) {
+        if self.json {
+            if let Some(line) = record::json(entry) {
+                print(&line);
+            }
+            return;
+        }
+        let text = self.lines.lines(entry);
+        let write = || {
+            if self.exec {
+                print_err(&text);
+                if let Some(text) = answer(entry, self.out, self.err) {
+                    print(&text);
+                }
+            } else {
+                print(&text);
+            }
+        };
+        match progress {
+            Some(progress) => progress.line.aside(write),
+            None => write(),
+        }
+    }
+}
+
+/// What goes on, on stderr.
+pub struct Progress {
+    line: Line,
+    working: Working,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { line: Line::new(terminal && style(terminal).colour), working: Working::new(now()) }
+    }
+}
+
+impl Progress {
+    /// What something waits for.
+    pub fn say(&mut self, stage: &str, detail: &str) {
+        self.line.update(stage, detail);
+    }
+
+    /// Takes note of a record.
+    pub fn note(&mut self, record: &Record) {
+        self.working.note(record);
+        self.tick();
+    }
+
+    /// Brings the seconds up to date.
+    pub fn tick(&mut self) {
+        self.line.spin(self.working.text(now()).as_deref());
+    }
+}
+
+fn now() -> f64 {
+    SystemClock.now().as_millisecond() as f64 / 1000.0
+}

@@ -1,0 +1,67 @@
+//! The verbs, a file each.
+
+mod apply;
+mod controller;
+mod delete;
+mod describe;
+mod exec;
+mod get;
+mod logs;
+mod name;
+mod sh;
+mod version;
+mod wait;
+
+use crate::cli::{Cli, Verb};
+use crate::client::Client;
+use crate::edge;
+use hmz_api::Error;
+use std::future::Future;
+use std::process::ExitCode;
+
+/// Runs a verb to its exit status.
+pub fn run(cli: Cli) -> ExitCode {
+    if !matches!(cli.verb, Verb::Controller(_)) {
+        log_to_stderr(cli.verbose);
+    }
+    match cli.verb {
+        Verb::Apply(args) => with_client("apply", |client| apply::run(client, args)),
+        Verb::Get(args) => with_client("get", |client| get::run(client, args)),
+        Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
+        Verb::Delete(args) => with_client("delete", |client| delete::run(client, args)),
+        Verb::Logs(args) => with_client("logs", |client| logs::run(client, args)),
+        Verb::Wait(args) => with_client("wait", |client| wait::run(client, args)),
+        Verb::Exec(args) => with_client("exec", |client| exec::run(client, args)),
+        Verb::Sh(args) => sh::run(&args),
+        Verb::Controller(args) => controller::run(&args, cli.verbose),
+        Verb::Version => version::run(),
+    }
+}
+
+/// Sets up a runtime and a client, and turns an error into its line and status.
+fn with_client<F>(verb: &str, body: impl FnOnce(Client) -> F) -> ExitCode
+where
+    F: Future<Output = Result<ExitCode, Error>>,
+{
+    let done = edge::paths().and_then(|paths| {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| edge::io("could not start", &e))?;
+        let done = runtime.block_on(body(Client::new(paths)));
+        // a task that blocks in the background must not hold the verb
+        runtime.shutdown_background();
+        done
+    });
+    done.unwrap_or_else(|e| edge::fail(verb, &e))
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    // set already only when a test did
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+}

@@ -1,0 +1,77 @@
+//! `hmz delete`: removes resources and waits until what they started is gone.
+
+use crate::cli;
+use crate::client::Client;
+use crate::show;
+use crate::verbs::name;
+use futures::StreamExt;
+use hmz_api::rest::WatchLine;
+use hmz_api::{Error, ErrorKind};
+use std::process::ExitCode;
+
+/// Runs it.
+///
+/// # Errors
+/// When something named is not there, or the daemon cannot be had.
+pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
+    let mut wanted = Vec::new();
+    if let Some(what) = &args.what {
+        match what.split_once('/') {
+            // delete run/a run/b
+            Some(_) => {
+                wanted.push(name::one(what, None)?);
+                for more in &args.names {
+                    wanted.push(name::one(more, None)?);
+                }
+            }
+            None if args.names.is_empty() => wanted.push(name::one(what, None)?),
+            None => {
+                for more in &args.names {
+                    wanted.push(name::one(what, Some(more))?);
+                }
+            }
+        }
+    }
+    let from_files = !args.filename.is_empty();
+    for resource in show::manifests(&args.filename)?.iter().rev() {
+        wanted.push((resource.kind(), resource.metadata().name.clone()));
+    }
+    let mut worst = 0;
+    let mut asked = Vec::new();
+    for (kind, name) in wanted {
+        match client.delete(kind, &name).await {
+            Ok(()) => asked.push((kind, name)),
+            // what a manifest declares and is gone already is as it should be
+            Err(e) if from_files && e.kind == ErrorKind::NotFound => {}
+            Err(e) => {
+                worst = worst.max(e.exit_code());
+                show::error("delete", &e);
+            }
+        }
+    }
+    for (kind, name) in asked {
+        if !args.no_wait {
+            gone(&client, kind, &name).await?;
+        }
+        show::print(&format!("{} deleted\n", name::shown(kind, &name)));
+    }
+    Ok(ExitCode::from(worst))
+}
+
+/// Waits until it is gone, saying on the way what holds it up.
+///
+/// # Errors
+/// When the daemon goes away.
+pub async fn gone(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
+    let mut lines = Box::pin(client.watch(kind, Some(name)).await?);
+    let mut seen = false;
+    while let Some(line) = lines.next().await {
+        match line? {
+            WatchLine::Modified(_) => seen = true,
+            WatchLine::Deleted(_) => return Ok(()),
+            WatchLine::Bookmark if !seen => return Ok(()),
+            WatchLine::Bookmark => {}
+        }
+    }
+    Err(Error::failed("the daemon ended before it was gone").hint(format!("hmz get {}", name::shown(kind, name))))
+}

@@ -1,0 +1,19 @@
+//! `hmz describe`: one resource, whole, for people.
+
+use crate::cli;
+use crate::client::Client;
+use crate::show;
+use crate::verbs::name;
+use hmz_api::Error;
+use std::process::ExitCode;
+
+/// Runs it.
+///
+/// # Errors
+/// When the named thing is not there.
+pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
+    let (kind, name) = name::one(&args.what, args.name.as_deref())?;
+    let found = client.get(kind, &name).await?;
+    show::print(&show::describe(&found));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,92 @@
+//! `hmz exec`: a run that belongs to this terminal. Its end cancels it; its signals end it with 128+n.
+
+mod follow;
+mod spec;
+
+use crate::cli;
+use crate::client::Client;
+use crate::{edge, show};
+use hmz_api::Error;
+use hmz_api::rest::ApplyRequest;
+use hmz_api::{AnyResource, ErrorKind};
+use std::process::ExitCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Runs it.
+///
+/// # Errors
+/// When it is refused (exit 2), or the daemon cannot be had.
+pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
+    // taken before anything is started, so that nothing is left behind by an early one
+    let mut signals = Signals::new()?;
+    let run = spec::run(&client, &args).await?;
+    let request = ApplyRequest { resources: vec![AnyResource::Run(Box::new(run))], caller: edge::caller(), attached: true };
+    let results = client.apply(&request).await?;
+    let result = results.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Internal, "the daemon answered nothing"))?;
+    result.outcome?;
+    let mut following = Box::pin(follow::to_the_end(client.clone(), result.name.clone(), args.json));
+    let mut signalled: Option<i32> = None;
+    loop {
+        tokio::select! {
+            ended = &mut following => {
+                return match (ended?, signalled) {
+                    (_, Some(number)) => Ok(ExitCode::from(u8::try_from(128 + number).unwrap_or(255))),
+                    (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
+                    (follow::End::Refused(message), None) => Err(show::refusal(&message)),
+                };
+            }
+            number = signals.next() => {
+                if signalled.replace(number).is_some() && number == 2 {
+                    // told twice: the daemon sees the stream end and cancels what is left
+                    return Ok(ExitCode::from(130));
+                }
+                show::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
+                client.cancel(&result.name).await?;
+            }
+        }
+    }
+}
+
+/// SIGINT, SIGTERM and SIGHUP, each only when it was not ignored from the start (`nohup` works).
+struct Signals {
+    all: [(i32, Option<Signal>); 3],
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let ignored = ignored();
+        let take = |number: i32, kind: SignalKind| {
+            if ignored & (1 << (number - 1)) != 0 {
+                return Ok((number, None));
+            }
+            signal(kind).map(|s| (number, Some(s))).map_err(|e| edge::io("signals", &e))
+        };
+        Ok(Self { all: [take(2, SignalKind::interrupt())?, take(15, SignalKind::terminate())?, take(1, SignalKind::hangup())?] })
+    }
+
+    async fn next(&mut self) -> i32 {
+        let [a, b, c] = &mut self.all;
+        let one = async |slot: &mut (i32, Option<Signal>)| match &mut slot.1 {
+            // a stream of signals has no end
+            Some(stream) => match stream.recv().await {
+                Some(()) => slot.0,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        };
+        tokio::select! {
+            n = one(a) => n,
+            n = one(b) => n,
+            n = one(c) => n,
+        }
+    }
+}
+
+/// The signals this process ignores, as a mask: bit n-1 is signal n.
+fn ignored() -> u64 {
+    std::fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|text| text.lines().find_map(|l| l.strip_prefix("SigIgn:").map(|v| v.trim().to_owned())))
+        .and_then(|mask| u64::from_str_radix(&mask, 16).ok())
+        .unwrap_or(0)
+}

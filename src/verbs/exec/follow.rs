@@ -1,0 +1,135 @@
+//! Following a run to its end: progress while it starts, its transcript, and the proof that nothing of it is left.
+
+use crate::client::Client;
+use crate::show;
+use futures::StreamExt;
+use hmz_api::journal::Event;
+use hmz_api::kinds::condition;
+use hmz_api::rest::WatchLine;
+use hmz_api::{AnyResource, Environment, Error, Resource, Run};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often a daemon that went away is looked for again in a row.
+const LOST: u32 = 5;
+
+/// How often the seconds of the progress line are brought up to date.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How a run ended.
+pub enum End {
+    /// With this exit status.
+    Status(u8),
+    /// Refused, with this sentence.
+    Refused(String),
+}
+
+/// Follows the run; survives a daemon that is killed and started again.
+///
+/// # Errors
+/// When no daemon can be had any more.
+pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, Error> {
+    let mut transcript = show::Transcript::of_exec(json);
+    let mut progress = show::Progress::default();
+    let uid = client.get_as::<Run>(&run).await?.metadata.uid;
+    let mut environments = client.watch("Environment", None).await?.boxed();
+    let mut records = client.journal(&run, 0, true, true).await?.boxed();
+    let mut ticks = tokio::time::interval(TICK);
+    let (mut seen, mut lost) = (0, 0);
+    loop {
+        // each branch may be dropped at its await: the streams keep what they have read
+        let next = tokio::select! {
+            next = records.next() => next,
+            Some(line) = environments.next(), if seen == 0 => {
+                if let Ok(WatchLine::Modified(AnyResource::Environment(environment))) = line
+                    && owned_by(&environment, uid)
+                    && let Some((stage, detail)) = waits_for(&environment)
+                {
+                    progress.say(&stage, &detail);
+                }
+                continue;
+            }
+            _ = ticks.tick() => {
+                progress.tick();
+                continue;
+            }
+        };
+        match next {
+            Some(Ok(record)) => {
+                (seen, lost) = (seen + 1, 0);
+                progress.note(&record);
+                transcript.show(&record, Some(&progress));
+                if matches!(record.event, Event::Ended { .. }) {
+                    break;
+                }
+            }
+            // a run that was refused has no journal, and one whose runner was killed has one without an end
+            None if is_complete(&client, &run).await? => break,
+            Some(Err(_)) | None => {
+                lost += 1;
+                match client.journal(&run, seen, true, true).await {
+                    Ok(again) => records = again.boxed(),
+                    Err(e) if lost >= LOST => return Err(e),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+    drop(progress);
+    gone(&client, &run, uid).await
+}
+
+async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
+    Ok(client.get_as::<Run>(run).await?.status.is_complete())
+}
+
+fn owned_by(environment: &Resource<Environment>, run: Option<Uuid>) -> bool {
+    run.is_some_and(|uid| environment.metadata.owner_references.iter().any(|owner| owner.uid == uid))
+}
+
+/// The first condition that does not hold yet and has something to say.
+fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
+    let conditions = &environment.status.conditions;
+    [condition::SCHEDULED, condition::IMAGE_READY, condition::CREATED, condition::GUEST_READY]
+        .into_iter()
+        .filter_map(|kind| conditions.get(kind))
+        .find(|c| c.status != hmz_api::ConditionStatus::True && !c.message.is_empty())
+        .map(|c| (environment.name().to_owned(), c.message.clone()))
+}
+
+/// Waits until the run is complete and none of its environments is left.
+async fn gone(client: &Client, run: &str, uid: Option<Uuid>) -> Result<End, Error> {
+    let mut left = BTreeSet::new();
+    let mut lines = Box::pin(client.watch("Environment", None).await?);
+    let mut listed = false;
+    while let Some(line) = lines.next().await {
+        match line? {
+            WatchLine::Modified(AnyResource::Environment(e)) if owned_by(&e, uid) => {
+                left.insert(e.name().to_owned());
+            }
+            WatchLine::Deleted(resource) => {
+                left.remove(&resource.metadata().name);
+            }
+            WatchLine::Bookmark => listed = true,
+            WatchLine::Modified(_) => {}
+        }
+        if listed && left.is_empty() {
+            break;
+        }
+    }
+    drop(lines);
+    let mut lines = Box::pin(client.watch("Run", Some(run)).await?);
+    while let Some(line) = lines.next().await {
+        if let WatchLine::Modified(AnyResource::Run(found)) = line?
+            && let Some(end) = found.status.conditions.get(condition::COMPLETE).filter(|_| found.status.is_complete())
+        {
+            return Ok(match end.reason.as_str() {
+                "Succeeded" | "BudgetExceeded" => End::Status(0),
+                "Refused" => End::Refused(end.message.clone()),
+                _ => End::Status(1),
+            });
+        }
+    }
+    Err(Error::failed("the daemon ended"))
+}

@@ -1,0 +1,53 @@
+//! Names as they are typed: `env box`, `env/box`, `runtime docker@gpubox`.
+
+use hmz_api::{AnyResource, Error, RuntimeRef};
+
+/// The kind a word means.
+///
+/// # Errors
+/// When it means none.
+pub fn kind(word: &str) -> Result<&'static str, Error> {
+    AnyResource::kind_of_word(word).ok_or_else(|| {
+        Error::usage(format!("'{word}' is not a kind")).hint("the kinds are runs, environments (envs), runtimes and flows")
+    })
+}
+
+/// A name within a kind, as it is stored. A runtime may be written in any of its three ways.
+///
+/// # Errors
+/// When a runtime's name is none.
+pub fn stored(kind: &str, name: &str) -> Result<String, Error> {
+    if kind == "Runtime" { Ok(name.parse::<RuntimeRef>()?.resource_name()) } else { Ok(name.to_owned()) }
+}
+
+/// Kind and name of `env box` or `env/box`.
+///
+/// # Errors
+/// When the kind is none or there is no name.
+pub fn one(what: &str, name: Option<&str>) -> Result<(&'static str, String), Error> {
+    let (word, name) = match (what.split_once('/'), name) {
+        (None, Some(name)) => (what, name),
+        (Some((word, name)), None) if !name.is_empty() => (word, name),
+        (Some(_), Some(name)) => return Err(Error::usage(format!("'{what} {name}' names a resource twice"))),
+        _ => return Err(Error::usage(format!("'{what}' names no resource")).hint("write it as kind/name, such as env/box")),
+    };
+    let kind = kind(word)?;
+    Ok((kind, stored(kind, name)?))
+}
+
+/// The name of a resource of a known kind, typed with or without the kind.
+///
+/// # Errors
+/// When another kind was typed.
+pub fn of_kind(wanted: &str, typed: &str) -> Result<String, Error> {
+    match typed.split_once('/') {
+        None => Ok(typed.to_owned()),
+        Some((word, name)) if kind(word)? == wanted => Ok(name.to_owned()),
+        Some((word, _)) => Err(Error::usage(format!("'{word}' is not a {}", wanted.to_ascii_lowercase()))),
+    }
+}
+
+/// `env/box`, as `-o name` and messages print it.
+pub fn shown(kind: &str, name: &str) -> String {
+    format!("{}/{name}", crate::output::table::kind_word(kind))
+}

@@ -1,0 +1,101 @@
+//! `hmz wait`: until a condition holds for the generation that is declared, or a resource is gone.
+
+use crate::cli;
+use crate::client::Client;
+use crate::show;
+use crate::verbs::{delete, name};
+use futures::StreamExt;
+use hmz_api::kinds::condition;
+use hmz_api::rest::WatchLine;
+use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error};
+use std::process::ExitCode;
+
+/// Runs it.
+///
+/// # Errors
+/// When the time is up (it says what it saw), or the resource is not there or goes away.
+pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
+    let (kind, name) = name::one(&args.what, args.name.as_deref())?;
+    let shown = name::shown(kind, &name);
+    let limit = args.timeout.duration();
+    if args.until == "delete" {
+        return match tokio::time::timeout(limit, delete::gone(&client, kind, &name)).await {
+            Ok(done) => done.map(|()| said(&shown, "is gone")),
+            Err(_) => Err(Error::failed(format!("{shown} is still there after {}", args.timeout))),
+        };
+    }
+    let (wanted, status) = wish(&args.until)?;
+    let mut last = "it has no such condition yet".to_owned();
+    let looked = async {
+        let mut lines = Box::pin(client.watch(kind, Some(&name)).await?);
+        let mut seen = false;
+        while let Some(line) = lines.next().await {
+            match line? {
+                WatchLine::Modified(resource) => {
+                    seen = true;
+                    let generation = resource.metadata().generation;
+                    let Some(conditions) = conditions(&resource) else {
+                        return Err(Error::usage(format!("{shown} has no conditions")));
+                    };
+                    if let Some(found) = conditions.get(&wanted) {
+                        last = format!("{wanted} is {:?} ({}{})", found.status, found.reason, tail(found));
+                        if found.status == status && found.observed_generation >= generation {
+                            return Ok(());
+                        }
+                    }
+                    if let Some(never) = never(&resource, &wanted, status) {
+                        return Err(never);
+                    }
+                }
+                WatchLine::Deleted(_) => return Err(Error::failed(format!("{shown} was deleted"))),
+                WatchLine::Bookmark if !seen => return Err(Error::not_found(format!("there is no {shown}"))),
+                WatchLine::Bookmark => {}
+            }
+        }
+        Err(Error::failed("the daemon ended"))
+    };
+    match tokio::time::timeout(limit, looked).await {
+        Ok(done) => done.map(|()| said(&shown, "condition met")),
+        Err(_) => Err(Error::failed(format!("{shown}: wanted {wanted} {status:?} within {}, and {last}", args.timeout))),
+    }
+}
+
+fn said(shown: &str, what: &str) -> ExitCode {
+    show::print(&format!("{shown} {what}\n"));
+    ExitCode::SUCCESS
+}
+
+fn tail(condition: &Condition) -> String {
+    if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) }
+}
+
+/// `condition=NAME[=STATUS]`.
+fn wish(text: &str) -> Result<(String, ConditionStatus), Error> {
+    let wrong = || Error::usage(format!("--for={text}: expected condition=NAME[=true|false|unknown] or delete"));
+    let rest = text.strip_prefix("condition=").filter(|r| !r.is_empty()).ok_or_else(wrong)?;
+    let (name, status) = rest.split_once('=').unwrap_or((rest, "true"));
+    let status = match status.to_ascii_lowercase().as_str() {
+        "true" => ConditionStatus::True,
+        "false" => ConditionStatus::False,
+        "unknown" => ConditionStatus::Unknown,
+        _ => return Err(wrong()),
+    };
+    Ok((name.to_owned(), status))
+}
+
+fn conditions(resource: &AnyResource) -> Option<&Conditions> {
+    match resource {
+        AnyResource::Run(r) => Some(&r.status.conditions),
+        AnyResource::Environment(r) => Some(&r.status.conditions),
+        AnyResource::Runtime(r) => Some(&r.status.conditions),
+        AnyResource::Flow(_) => None,
+    }
+}
+
+/// An ended run becomes nothing else any more: waiting for it to run would be waiting for ever.
+fn never(resource: &AnyResource, wanted: &str, status: ConditionStatus) -> Option<Error> {
+    let AnyResource::Run(run) = resource else { return None };
+    let end = run.status.conditions.get(condition::COMPLETE).filter(|c| c.status == ConditionStatus::True)?;
+    (wanted != condition::COMPLETE || status != ConditionStatus::True)
+        .then(|| Error::failed(format!("run/{} has ended ({}{})", run.metadata.name, end.reason, tail(end))))
+}
