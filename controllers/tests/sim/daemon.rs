@@ -109,7 +109,8 @@ impl Daemon {
     pub fn stranger_takes(&self, cpus: u64, dice: &Dice) {
         let mut state = self.state();
         if state.held(&[]) + cpus * 1000 <= CPUS * 1000 {
-            let key = BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
+            let key =
+                BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
             let share = Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() };
             state.add(Purpose::Box, &key, None, "theirs", share, BoxState::Running(1), None);
         }
@@ -288,7 +289,9 @@ impl Driver for Liar {
                 Admitted::Held(shares)
             }
         };
-        daemon.tell();
+        if matches!(answer, Admitted::Held(_)) {
+            daemon.tell();
+        }
         self.back(&daemon, target, answer).await
     }
 
@@ -397,7 +400,9 @@ impl Driver for Liar {
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
         let daemon = self.reach(target).await?;
         let removed = daemon.state().forget(key);
-        daemon.tell();
+        if removed {
+            daemon.tell();
+        }
         self.back(&daemon, target, if removed { RemoveOutcome::Removed } else { RemoveOutcome::Absent }).await
     }
 

@@ -37,11 +37,8 @@ impl FakeRunners {
     pub fn tick(&self) {
         for runner in self.runners.lock().unwrap().values_mut() {
             if runner.state == RunnerState::Alive && runner.ends <= Instant::now() {
-                runner.state = if runner.dies {
-                    RunnerState::Died
-                } else {
-                    RunnerState::Ended(Outcome::Succeeded, String::new())
-                };
+                runner.state =
+                    if runner.dies { RunnerState::Died } else { RunnerState::Ended(Outcome::Succeeded, String::new()) };
             }
         }
     }

@@ -69,16 +69,11 @@ impl Sim {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
         let lies = Arc::new(AtomicBool::new(true));
-        let backend =
-            SlowStore { inner: Sqlite::in_memory(256).unwrap(), dice: dice.clone(), writes: AtomicU64::new(0) };
+        let backend = SlowStore { inner: Sqlite::in_memory(256).unwrap(), dice: dice.clone(), writes: AtomicU64::new(0) };
         let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
         let daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
-        let runners = Arc::new(FakeRunners {
-            dice: dice.clone(),
-            lies: lies.clone(),
-            runners: Mutex::default(),
-            broken: Mutex::default(),
-        });
+        let runners =
+            Arc::new(FakeRunners { dice: dice.clone(), lies: lies.clone(), runners: Mutex::default(), broken: Mutex::default() });
         let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
         let driver: Arc<dyn Driver> = Arc::new(Liar { daemons: daemons.clone(), dice: dice.clone(), lies: lies.clone() });
         let (settings, receiver) = watch::channel(settings(true));
