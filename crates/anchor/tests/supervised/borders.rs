@@ -132,7 +132,7 @@ size(fd,31,91)
 os.write(fd,b"stty size; echo e'n'd2\n"); print(b'31 91' in read_until(fd,b'end2'))
 os.write(fd,b"sh -c 'echo st''a''rt; sleep 100'\n"); read_until(fd,b'start')
 os.write(fd,b'\x03'); os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in read_until(fd,b'end3'))
-os.write(fd,b"sh -c 'echo st''o''p; sleep 100'\n"); read_until(fd,b'stop'); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill %1; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
+os.write(fd,b"sh -c 'echo st''o''p; sleep 100'\n"); read_until(fd,b'stop'); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill -9 %1; wait; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
 os.write(fd,b'exit 9\n'); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"#,
     );
     assert_eq!(out.good(), "True True True True\nTrue\nTrue\nTrue\n9");
