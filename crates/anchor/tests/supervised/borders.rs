@@ -68,13 +68,14 @@ subprocess.run(['sh','-c','echo x'],stdout=gone)
 gone.seek(0); print(gone.read())
 open('in','w').write('text'); i=open('in'); os.unlink('in')
 print(subprocess.run(['cat'],stdin=i,capture_output=True,text=True).stdout)
+r=subprocess.run(['sh','-c','yes & echo end'],stdout=open('{0}/flood','w')); print(r.returncode)
 i=open('{0}/log'); r=subprocess.run(['head','-c','3'],stdin=i,capture_output=True,text=True); print(r.stdout)",
         log.display()
     );
     let mut config = world.config("/usr/bin/python3", &["-c", &script]);
     config.fence.write.push(log);
     // what was written before the end is there at the end, in its order
-    assert_eq!(Session::start(&config).end(b"").good(), "['one', 'two', 'three']\nx\n\ntext\none");
+    assert_eq!(Session::start(&config).end(b"").good(), "['one', 'two', 'three']\nx\n\ntext\n0\none");
 }
 
 fn devices_and_named_sockets_stay(world: &World) {
