@@ -110,12 +110,13 @@ impl Client {
         self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await
     }
 
-    /// Asks for deletion.
+    /// Asks for deletion; with `abandon` what is on a daemon that is gone for good is given up.
     ///
     /// # Errors
     /// `NotFound` when there is none.
-    pub async fn delete(&self, kind: &str, name: &str) -> Result<(), Error> {
-        self.call::<serde_json::Value>(Method::DELETE, &format!("/v1/{kind}/{}", escape(name)), None::<&()>).await.map(drop)
+    pub async fn delete(&self, kind: &str, name: &str, abandon: bool) -> Result<(), Error> {
+        let path = format!("/v1/{kind}/{}?abandon={abandon}", escape(name));
+        self.call::<serde_json::Value>(Method::DELETE, &path, None::<&()>).await.map(drop)
     }
 
     /// Cancels a run.

@@ -82,7 +82,7 @@ impl Asked {
                         let id = field("tool_use_id");
                         asked.results.push(ToolResult {
                             tool: tools.iter().find(|(used, _)| *used == id).map(|(_, name)| name.clone()).unwrap_or_default(),
-                            text: text_of(block.get("content")),
+                            text: without_reminder(&text_of(block.get("content"))),
                             is_error: block.get("is_error").and_then(Value::as_bool).unwrap_or(false),
                         });
                     }
@@ -128,6 +128,11 @@ pub fn error_body(status: u16) -> Value {
 
 fn id(prefix: &str) -> String {
     format!("{prefix}_{}", &Uuid::new_v4().simple().to_string()[..22])
+}
+
+/// What the tool said, without the reminder that the CLI may put behind it.
+fn without_reminder(text: &str) -> String {
+    text.split_once("\n\n<system-reminder>").map_or(text, |(said, _)| said).to_owned()
 }
 
 /// A text in pieces of at most `size` characters.

@@ -75,6 +75,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         },
         Step::Discard(target, key) => {
             remove(world, &target, &key).await?;
+            let mut env = env;
+            outcome::discarded(&mut env);
+            world.store.update_status(env).await?;
             Ok(Next::Look(None))
         }
         Step::Replace(target, key) => {
@@ -198,14 +201,11 @@ async fn pull(
                 }
                 if renewed.elapsed() >= RENEW {
                     renewed = tokio::time::Instant::now();
-                    match driver.renew(target, std::slice::from_ref(key)).await {
-                        Err(DriverError::Transient(why)) => {
-                            outcome::hold_lost(&mut env, &why, world.clock.now());
-                            world.store.update_status(env).await?;
-                            return Ok(Next::Look(None));
-                        }
-                        // a daemon that does not answer now may do so before the hold ages out
-                        Ok(()) | Err(_) => {}
+                    // a daemon that does not answer now may do so before the hold ages out
+                    if let Err(DriverError::Transient(why)) = driver.renew(target, std::slice::from_ref(key)).await {
+                        outcome::hold_lost(&mut env, &why, world.clock.now());
+                        world.store.update_status(env).await?;
+                        return Ok(Next::Look(None));
                     }
                 }
             }

@@ -50,13 +50,13 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
             continue;
         }
         let ready = conditions.get(condition::READY).unwrap_or_else(|| panic!("says nothing: {env:#?}"));
-        let endpoint = env.status.endpoint.clone().unwrap_or_default();
         let excused = match ready.reason.as_str() {
             "Refused" => env.spec.image.as_deref() == Some(NO_IMAGE),
-            "Insufficient" => sim
-                .daemons
-                .iter()
-                .any(|d| endpoint == format!("unix:///{}.sock", d.name) && free(d) < asked(env).max(total(env, &environments))),
+            "Insufficient" => sim.daemons.iter().any(|d| {
+                let here = |e: &Resource<Environment>| e.status.endpoint == Some(format!("unix:///{}.sock", d.name));
+                let gang = gang(env, &environments).into_iter().filter(|e| here(e)).map(asked).sum::<u64>();
+                free(d) < gang
+            }),
             _ => is_down(env) && env.spec.restart == hmz_api::kinds::RestartPolicy::Never,
         };
         assert!(excused, "not ready without an excuse: {env:#?}");
@@ -94,11 +94,10 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
     assert_eq!(runtimes, ["docker", "docker:a", "docker:b", "docker:broken"], "{}", Runtime::KIND);
 }
 
-/// What the gang of an environment's run asks for on its daemon.
-fn total(env: &Resource<Environment>, all: &[Resource<Environment>]) -> u64 {
+/// An environment and those its run needs besides.
+fn gang<'a>(env: &'a Resource<Environment>, all: &'a [Resource<Environment>]) -> Vec<&'a Resource<Environment>> {
     let owner = |e: &Resource<Environment>| e.metadata.owner_references.first().map(|o| o.uid);
-    let gang = all.iter().filter(|e| owner(e).is_some() && owner(e) == owner(env));
-    gang.map(asked).sum()
+    if owner(env).is_none() { vec![env] } else { all.iter().filter(|e| owner(e) == owner(env)).collect() }
 }
 
 /// Whether an environment waits for the cause of a refusal to go away.

@@ -8,7 +8,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(most)])
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
 }
 
 /// The first line that is not empty, with a sign when there is more.

@@ -133,6 +133,7 @@ async fn its_own_tools_write_in_the_workdir_and_nowhere_else() {
     let (end, events) = ask(&mut *session, "Go. [[script:attack]]").await;
     assert_eq!(end, TurnEnd::Answered("done".into()), "{events:?}");
     session.close().await;
+    assert_eq!(provider.results("attack").len(), 8);
     assert!(world.work("inside.txt").exists());
     for path in [
         home.join(".newrc"),

@@ -27,12 +27,13 @@ fn start(world: &World, renews: bool) -> SessionStart {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join(".credentials.json"), credentials(3600)).unwrap();
     // a renewal that fails takes longer than the turn, which must not end in its middle
+    let renewals = world.home().join("renewals");
+    // a renewal that fails takes longer than the turn, which must not end in its middle
     let renew = if renews {
         format!("printf '%s' '{}' > {}/.credentials.json", credentials(8 * 3600), folder.display())
     } else {
-        "true".into()
+        format!("echo begun >> {0}; sleep 0.5; echo done >> {0}", renewals.display())
     };
-    let renewals = world.home().join("renewals");
     let retry = r#"{"type":"system","subtype":"api_retry","attempt":1,"max_retries":2,"retry_delay_ms":550,"error_status":401,"error":"authentication_failed"}"#;
     let result = if renews {
         r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#

@@ -85,3 +85,47 @@ pub struct CliFence {
     /// and what it may write.
     pub read: Vec<PathBuf>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_read_to_its_last_byte_and_no_further() {
+        let place = BoxAddress {
+            environment: "box".into(),
+            used: "docker@here".into(),
+            socket: "/s".into(),
+            pid: 2,
+            workdir: "/w".into(),
+            scratch: "/t".into(),
+        };
+        let config = SupervisorConfig {
+            program: "/bin/cli".into(),
+            argv: vec!["cli".into()],
+            env: BTreeMap::from([("KEY".into(), "value".into())]),
+            cwd: "/w".into(),
+            place,
+            policy: ExecPolicy::default(),
+            fence: CliFence::default(),
+            env_allow: vec!["TERM".into()],
+        };
+        let mut bytes = config.frame().expect("a frame");
+        bytes.extend_from_slice(b"input");
+        let mut rest = bytes.as_slice();
+        assert_eq!(SupervisorConfig::read(&mut rest).expect("a configuration"), config);
+        assert_eq!(rest, b"input");
+        for wrong in [&b""[..], &[1, 0], &[9, 0, 0, 0, b'{'], &[255, 255, 255, 255], &[2, 0, 0, 0, b'{', b'}']] {
+            assert!(SupervisorConfig::read(&mut &*wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_tells_no_value() {
+        let body = br#"{"env":{"KEY":"secret"},"program":7}"#;
+        let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(body);
+        let error = SupervisorConfig::read(&mut bytes.as_slice()).expect_err("no configuration").to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

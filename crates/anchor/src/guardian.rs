@@ -33,6 +33,7 @@ pub(crate) fn run() -> Result<Status, AnchorError> {
         Forked::Parent(pid) => pid,
     };
     drop((leash, theirs));
+    supervisor::leave_streams()?;
     let ended = attend(&lifeline, &signals, &ours, child);
     // the supervisor sweeps when it ends well, so most often nothing is there
     tree::sweep();

@@ -65,3 +65,27 @@ pub(crate) fn variable(tid: i32, envp: u64, name: &[u8], most: u64) -> Option<Ve
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_is_there() {
+        let own = std::process::id() as i32;
+        let text = format!("{}\0", "x".repeat(9000));
+        let at = text.as_ptr() as u64;
+        assert_eq!(string(own, at, 9000).as_deref(), Some(&text.as_bytes()[..9000]));
+        assert_eq!(string(own, at, 8999), None);
+        assert!(is_zero(own, at + 9000) && !is_zero(own, at));
+        assert_eq!(string(own, 8, 100), None);
+        assert!(!is_zero(own, u64::MAX));
+        let strings = ["A=1\0", "PATHS=no\0", "PATH=/a:/b\0"];
+        let mut pointers: Vec<u64> = strings.iter().map(|s| s.as_ptr() as u64).collect();
+        pointers.push(0);
+        let at = pointers.as_ptr() as u64;
+        assert_eq!(variable(own, at, b"PATH", 100).as_deref(), Some(&b"/a:/b"[..]));
+        assert_eq!(variable(own, at, b"PATH", 2), None);
+        assert_eq!(variable(own, at, b"B", 100), None);
+    }
+}

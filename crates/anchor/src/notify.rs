@@ -148,6 +148,17 @@ impl Notifier {
     }
 }
 
+/// Whether a waiting process can be stopped for a moment and read, as a redirect does.
+pub(crate) fn can_trace(pid: Pid) -> nix::Result<()> {
+    ptrace::seize(pid, ptrace::Options::empty())?;
+    ptrace::interrupt(pid)?;
+    if stopped(pid) {
+        ptrace::getregs(pid)?;
+        ptrace::detach(pid, None)?;
+    }
+    Ok(())
+}
+
 /// Waits for the stop that was asked for. False when the thread is gone.
 fn stopped(pid: Pid) -> bool {
     loop {

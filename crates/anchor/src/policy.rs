@@ -2,7 +2,8 @@
 //!
 //! Every process that runs here is the CLI's own (a redirected command is a stand-in and starts nothing), so the decision
 //! needs the file alone:
-//! - one of the CLI's own executables, by device and inode, whatever its path and first argument: here;
+//! - one of the CLI's own executables, by device and inode, whatever its path and first argument: here, unless the path
+//!   leads through a directory the box writes too, where it could be another file by the time the kernel looks;
 //! - a process listing by a name the policy gives, when it is not in a directory the CLI can write: here;
 //! - below the workdir or the scratch directory, where both sides have the same files: looked at here, run in the box;
 //! - a name on the box's PATH: to the box, whatever directory is tried first, so that a search of the PATH ends at once;
@@ -14,7 +15,7 @@ use crate::SupervisorConfig;
 use crate::sys::Notification;
 use crate::{AnchorError, memory};
 use hmz_wire::Bytes;
-use rustix::fs::{Access, AtFlags, CWD, FileType};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -158,7 +159,10 @@ impl Policy {
             Err(errno) => return Decision::Fail(errno),
         };
         let found = std::fs::metadata(&path);
+        // what the box can change between this look and the kernel's is never let through
+        let here = !self.is_shared(&path);
         if let Ok(found) = &found
+            && here
             && found.is_file()
             && self.own.contains(&(found.dev(), found.ino()))
         {
@@ -177,8 +181,13 @@ impl Policy {
         let Some(name) = path.file_name().map(OsStr::to_os_string) else {
             return Decision::Fail(libc::EACCES);
         };
-        if self.listings.contains(&name) && found.is_ok() && self.is_system(&path) {
-            return Decision::Here;
+        if here && self.listings.contains(&name) {
+            match &found {
+                Ok(_) if self.is_system(&path) => return Decision::Here,
+                Ok(_) => {}
+                // a search of the PATH goes on to the one that is here, and never to the box's
+                Err(_) => return Decision::Fail(libc::ENOENT),
+            }
         }
         if found.is_ok_and(|found| found.is_dir()) && std::fs::canonicalize(&path).is_ok_and(|real| self.shared.contains(&real)) {
             return Decision::Fail(libc::EACCES);
@@ -190,11 +199,14 @@ impl Policy {
         {
             return self.below_shared(&parent.join(&name));
         }
+        if self.shared.iter().any(|dir| parent.starts_with(dir)) {
+            return Decision::Fail(libc::ENOENT);
+        }
         let program = Bytes::from(path.as_os_str().as_bytes());
         if name.to_str().is_some_and(|name| programs.contains(name)) {
             return Decision::Box(Target { program, by_name: true });
         }
-        if self.shared.iter().any(|dir| parent.starts_with(dir)) || self.searched(call, parent) {
+        if self.searched(call, parent) {
             return Decision::Fail(libc::ENOENT);
         }
         Decision::Box(Target { program, by_name: false })
@@ -221,6 +233,12 @@ impl Policy {
         Decision::Box(Target { program: Bytes::from(path.as_os_str().as_bytes()), by_name: false })
     }
 
+    /// Whether the path, or the real directory it is in, is one of those the box can change.
+    fn is_shared(&self, path: &Path) -> bool {
+        let below = |path: &Path| self.shared.iter().any(|dir| path.starts_with(dir));
+        below(path) || path.parent().is_some_and(|parent| std::fs::canonicalize(parent).is_ok_and(|real| below(&real)))
+    }
+
     /// Whether the file is where the CLI cannot have put it.
     fn is_system(&self, path: &Path) -> bool {
         std::fs::canonicalize(path).is_ok_and(|real| !self.writable.iter().any(|dir| real.starts_with(dir)))
@@ -238,16 +256,14 @@ impl Policy {
 
 /// Whether the kernel knows how to run it: what it does not know, a shell's caller gives to the shell as a script.
 fn is_program(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = [0u8; 4];
-    let Ok(mut file) = std::fs::File::open(path) else {
+    // the box may put a pipe there, on which an open would wait
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
         // one that may be executed and not read
         return true;
     };
-    match file.read(&mut head) {
-        Ok(n) => head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF",
-        Err(_) => true,
-    }
+    let mut head = [0u8; 4];
+    rustix::io::read(&file, &mut head).is_ok_and(|n| head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF")
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -282,4 +298,144 @@ fn absolute(call: &Call, path: &[u8]) -> Result<PathBuf, i32> {
         return Err(libc::EACCES);
     }
     Ok(base.join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        dir: tempfile::TempDir,
+        policy: Policy,
+    }
+
+    fn place() -> Place {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = std::fs::canonicalize(dir.path()).expect("a path");
+        for sub in ["work", "scratch", "state"] {
+            std::fs::create_dir(root.join(sub)).expect("a directory");
+        }
+        let own = std::fs::metadata("/proc/self/exe").expect("a program");
+        let policy = Policy {
+            own: HashSet::from([(own.dev(), own.ino())]),
+            listings: HashSet::from(["ps".into()]),
+            shared: vec![root.join("work"), root.join("scratch")],
+            writable: vec![root.join("work"), root.join("scratch"), root.join("state")],
+            path: HashSet::from(["/usr/bin".into(), "/usr/local/bin".into()]),
+        };
+        Place { dir, policy }
+    }
+
+    impl Place {
+        fn decide(&self, path: &str) -> Decision {
+            let tid = std::process::id() as i32;
+            let call = Call { tid, dirfd: libc::AT_FDCWD, path: 0, argv: 0, envp: 0, empty_path: false };
+            let programs = ["sh", "ps", "bash"].into_iter().map(str::to_owned).collect();
+            self.policy.decide(&call, path.replace('~', &self.dir.path().display().to_string()).as_bytes(), &programs)
+        }
+
+        fn put(&self, name: &str, text: &str, mode: u32) {
+            use std::os::unix::fs::PermissionsExt;
+            let path = self.dir.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        }
+
+        fn link(&self, name: &str, to: &str) {
+            std::os::unix::fs::symlink(to, self.dir.path().join(name)).expect("a link");
+        }
+    }
+
+    fn by_name(decision: &Decision) -> Option<bool> {
+        match decision {
+            Decision::Box(target) => Some(target.by_name),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_clis_own_program_stays_unless_the_box_could_change_the_way_to_it() {
+        let place = place();
+        let own = std::fs::canonicalize("/proc/self/exe").expect("a path");
+        let own = own.to_str().expect("text");
+        place.link("state/rg", own);
+        place.link("work/rg", own);
+        place.link("work/away", &place.dir.path().join("state").display().to_string());
+        place.link("state/back", &place.dir.path().join("work").display().to_string());
+        for path in [own, "/proc/self/exe", "~/state/rg", "/proc/thread-self/exe"] {
+            assert_eq!(place.decide(path), Decision::Here, "{path}");
+        }
+        for path in ["~/work/rg", "~/state/back/rg", "~/work/away/rg", "/proc/self/root/~/work/rg"] {
+            assert_ne!(place.decide(path), Decision::Here, "{path}");
+        }
+    }
+
+    #[test]
+    fn listings_stay_where_the_cli_cannot_have_made_them() {
+        let place = place();
+        assert_eq!(place.decide("/bin/ps"), Decision::Here);
+        // a search goes on, though the box has one
+        assert_eq!(place.decide("/usr/local/bin/ps"), Decision::Fail(libc::ENOENT));
+        place.put("work/ps", "#!/bin/sh", 0o755);
+        place.put("state/ps", "#!/bin/sh", 0o755);
+        assert_eq!(by_name(&place.decide("~/work/ps")), Some(false));
+        assert_eq!(by_name(&place.decide("~/state/ps")), Some(true));
+    }
+
+    #[test]
+    fn names_are_looked_up_in_the_box() {
+        let place = place();
+        for path in ["/bin/sh", "/usr/local/bin/bash", "/no/such/bash"] {
+            assert_eq!(by_name(&place.decide(path)), Some(true), "{path}");
+        }
+        assert_eq!(place.decide("/usr/bin/missing"), Decision::Fail(libc::ENOENT));
+        assert_eq!(by_name(&place.decide("/opt/tool/missing")), Some(false));
+    }
+
+    #[test]
+    fn shared_files_are_looked_at_here() {
+        let place = place();
+        place.put("work/script", "#!/bin/sh", 0o755);
+        place.put("work/plain", "#!/bin/sh", 0o644);
+        place.put("work/text", "echo", 0o755);
+        place.link("work/venv", "/only/in/the/box");
+        assert_eq!(by_name(&place.decide("~/work/script")), Some(false));
+        assert_eq!(by_name(&place.decide("~/work/venv")), Some(false));
+        let scratch = place.decide("~/scratch/../work/script");
+        assert!(matches!(scratch, Decision::Box(t) if t.program.ends_with(b"/work/script")));
+        for (path, errno) in [
+            ("~/work/plain", libc::EACCES),
+            ("~/work/text", libc::ENOEXEC),
+            ("~/work/nothing", libc::ENOENT),
+            ("~/work", libc::EACCES),
+            ("~/work/", libc::EACCES),
+            ("~/work/no/sh", libc::ENOENT),
+            ("", libc::ENOENT),
+        ] {
+            assert_eq!(place.decide(path), Decision::Fail(errno), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_path_is_refused() {
+        let place = place();
+        let memory = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&memory);
+        for path in [format!("/proc/self/fd/{number}"), format!("/dev/fd/{number}")] {
+            assert_eq!(place.decide(&path), Decision::Fail(libc::EACCES));
+        }
+        assert_eq!(place.decide(&"x".repeat(5000)), Decision::Fail(libc::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn a_scripts_interpreter_is_the_clis_own() {
+        let place = place();
+        place.put("state/plain", "#!/bin/sh -e\n", 0o755);
+        place.put("state/envy", "#!/usr/bin/env -S A=b sh\n", 0o755);
+        let line = |name: &str| first_line(&place.dir.path().join(name));
+        assert_eq!(line("state/plain").as_deref(), Some(&b"/bin/sh -e"[..]));
+        assert_eq!(line("state/envy").as_deref(), Some(&b"/usr/bin/env -S A=b sh"[..]));
+        place.put("state/none", "text", 0o755);
+        assert_eq!(line("state/none"), None);
+    }
 }

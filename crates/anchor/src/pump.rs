@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// Most bytes a pipe of ours holds: nobody made it larger than the kernel makes it.
+const MAX_PIPE: usize = 64 << 10;
+
 /// A stream that is being copied.
 #[derive(Debug)]
 pub(crate) struct Pump {
@@ -69,6 +72,8 @@ fn start(name: &str, work: impl FnOnce(&OwnedFd) + Send + 'static) -> Result<Arc
 fn output(from: &OwnedFd, to: &OwnedFd, ended: &OwnedFd, drained: &Sender<()>) {
     let mut buffer = vec![0u8; 64 << 10];
     let mut over = false;
+    // what an ended command wrote is at most what its pipe holds; who writes on behind it is not waited for
+    let mut rest = MAX_PIPE;
     loop {
         let mut fds = [PollFd::new(from, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
         let watched = if over { &mut fds[..1] } else { &mut fds[..] };
@@ -77,7 +82,8 @@ fn output(from: &OwnedFd, to: &OwnedFd, ended: &OwnedFd, drained: &Sender<()>) {
             Err(_) => return,
             Ok(_) => {}
         }
-        if fds[0].revents().is_empty() {
+        let ended = !over && !fds[1].revents().is_empty();
+        if fds[0].revents().is_empty() || (ended && rest == 0) {
             // the command has ended and its pipe is empty; a process it left behind may still write
             over = true;
             let _ = drained.send(());
@@ -86,6 +92,9 @@ fn output(from: &OwnedFd, to: &OwnedFd, ended: &OwnedFd, drained: &Sender<()>) {
         match rustix::io::read(from, &mut buffer) {
             Ok(0) => return,
             Ok(n) => {
+                if ended {
+                    rest = rest.saturating_sub(n);
+                }
                 if write_all(to, &buffer[..n]).is_err() {
                     // closing our end is what tells the command
                     return;

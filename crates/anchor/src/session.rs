@@ -51,23 +51,22 @@ impl Sessions {
     fn serve(&self, socket: &UnixStream, target: Target) {
         // one that never spoke was killed, or its exec failed
         let Some(said) = introduction(socket) else { return };
-        let said_of_it = String::from_utf8_lossy(&target.program).into_owned();
-        let errors = said.fds.iter().find(|(n, _)| *n == 2).and_then(|(_, fd)| fd.try_clone().ok());
-        let complain = |text: &str| {
-            if let Some(fd) = &errors {
-                let _ = rustix::io::write(fd, format!("hmz: {text}\n").as_bytes());
-            }
-        };
-        match self.run(socket, target, said, &complain) {
-            Ok(()) => {}
-            Err(e) => {
-                complain(&format!("{said_of_it}: {e}"));
-                tell(socket, SIGNALED, libc::SIGKILL as u32);
-            }
+        let name = String::from_utf8_lossy(&target.program).into_owned();
+        let mut errors = said.fds.iter().find(|(n, _)| *n == 2).and_then(|(_, fd)| fd.try_clone().ok());
+        if let Err(e) = self.run(socket, target, said, &mut errors) {
+            complain(errors.as_ref(), &format!("{name}: {e}"));
+            tell(socket, SIGNALED, libc::SIGKILL as u32);
         }
     }
 
-    fn run(&self, socket: &UnixStream, target: Target, said: Introduction, complain: &dyn Fn(&str)) -> Result<(), AnchorError> {
+    /// `errors` is the command's standard error while it has not started.
+    fn run(
+        &self,
+        socket: &UnixStream,
+        target: Target,
+        said: Introduction,
+        errors: &mut Option<OwnedFd>,
+    ) -> Result<(), AnchorError> {
         let crossing = self.borders.cross(said.fds)?;
         let spawn = Spawn {
             id: 0,
@@ -93,10 +92,11 @@ impl Sessions {
         listener.spawn(move || forward(&client, id, ears)).map_err(AnchorError::io("start a thread"))?;
         loop {
             match command.next() {
-                CommandEvent::Started => {}
+                // who waits for the end of that stream waits for the command alone
+                CommandEvent::Started => *errors = None,
                 CommandEvent::Failed(errno) => {
                     let (status, text) = self.failure(errno, &target, &said.cwd);
-                    complain(&text);
+                    complain(errors.as_ref(), &text);
                     tell(socket, EXITED, status);
                     return Ok(());
                 }
@@ -104,10 +104,7 @@ impl Sessions {
                     for pump in &crossing.pumps {
                         pump.flush();
                     }
-                    let (kind, value) = match status {
-                        Status::Exited(status) => (EXITED, (status & 0xff) as u32),
-                        Status::Signaled(signal) => (SIGNALED, signal.clamp(1, 64) as u32),
-                    };
+                    let (kind, value) = verdict(status);
                     tell(socket, if alive { kind | ALIVE } else { kind }, value);
                     if !alive {
                         return Ok(());
@@ -118,7 +115,7 @@ impl Sessions {
                     return Ok(());
                 }
                 CommandEvent::Lost => {
-                    complain("the box is gone");
+                    complain(errors.as_ref(), "the box is gone");
                     tell(socket, SIGNALED, libc::SIGKILL as u32);
                     return Ok(());
                 }
@@ -148,6 +145,31 @@ impl Sessions {
             goes.then(|| (Bytes::from(&one[..at]), Bytes::from(&one[at + 1..])))
         });
         pairs.collect()
+    }
+}
+
+/// How a stand-in ends for a command that ended so. A guest is not believed that one died of a signal that kills nobody.
+fn verdict(status: Status) -> (u32, u32) {
+    match status {
+        Status::Exited(status) => (EXITED, (status & 0xff) as u32),
+        Status::Signaled(
+            libc::SIGCHLD
+            | libc::SIGCONT
+            | libc::SIGSTOP
+            | libc::SIGTSTP
+            | libc::SIGTTIN
+            | libc::SIGTTOU
+            | libc::SIGURG
+            | libc::SIGWINCH,
+        ) => (EXITED, 128),
+        Status::Signaled(signal) => (SIGNALED, signal.clamp(1, 64) as u32),
+    }
+}
+
+fn complain(errors: Option<&OwnedFd>, text: &str) {
+    if let Some(fd) = errors {
+        // one that is closed hears nothing
+        let _ = rustix::io::write(fd, format!("hmz: {text}\n").as_bytes());
     }
 }
 
@@ -223,4 +245,66 @@ fn introduction(socket: &UnixStream) -> Option<Introduction> {
         ctty: (ctty >= 0).then_some(ctty),
         fds,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn rules_of_variables() {
+        assert!(matches_rule("TERM", "TERM") && matches_rule("LC_*", "LC_ALL") && matches_rule("*", "X"));
+        assert!(!matches_rule("TERM", "TERMINFO") && !matches_rule("LC_*", "LANG") && !matches_rule("A*B", "AXB"));
+    }
+
+    #[test]
+    fn a_guest_cannot_stop_a_stand_in() {
+        assert_eq!(verdict(Status::Exited(3)), (EXITED, 3));
+        assert_eq!(verdict(Status::Exited(-1)), (EXITED, 255));
+        assert_eq!(verdict(Status::Signaled(libc::SIGTERM)), (SIGNALED, 15));
+        assert_eq!(verdict(Status::Signaled(libc::SIGSTOP)), (EXITED, 128));
+        assert_eq!(verdict(Status::Signaled(0)), (SIGNALED, 1));
+        assert_eq!(verdict(Status::Signaled(i32::MAX)), (SIGNALED, 64));
+    }
+
+    fn heard(bytes: &[u8]) -> Option<Introduction> {
+        let (ours, mut theirs) = UnixStream::pair().ok()?;
+        let bytes = bytes.to_vec();
+        let writer = std::thread::spawn(move || theirs.write_all(&bytes));
+        let said = introduction(&ours);
+        drop(ours);
+        let _ = writer.join();
+        said
+    }
+
+    fn hello(words: &[(usize, u32)], rest: &[u8]) -> Vec<u8> {
+        let mut head = vec![0u8; size_of::<Hello>()];
+        for (at, word) in words {
+            head[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        head.extend_from_slice(rest);
+        head
+    }
+
+    #[test]
+    fn what_a_stand_in_says() {
+        let said =
+            heard(&hello(&[(0, MAGIC), (8, 2), (12, 0o7022), (16, 5), (32, 2), (36, 10), (40, u32::MAX)], b"/xa\0b c\0D=e\0"));
+        let said = said.expect("an introduction");
+        assert_eq!(said.argv, [Bytes::from(&b"a"[..]), Bytes::from(&b"b c"[..])]);
+        assert_eq!(said.env, [Bytes::from(&b"D=e"[..])]);
+        assert_eq!((said.cwd.as_slice(), said.umask, said.blocked, said.ctty), (&b"/x"[..], 0o022, 5, None));
+    }
+
+    #[test]
+    fn what_no_stand_in_says() {
+        assert!(heard(b"").is_none() && heard(b"short").is_none());
+        assert!(heard(&hello(&[(0, MAGIC + 1)], b"")).is_none());
+        // descriptors that did not come, lengths beyond all bounds, and an end in the middle
+        assert!(heard(&hello(&[(0, MAGIC), (4, 1)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (32, u32::MAX)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (36, u32::MAX)], b"")).is_none());
+        assert!(heard(&hello(&[(0, MAGIC), (36, 10)], b"few")).is_none());
+    }
 }

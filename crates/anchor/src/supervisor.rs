@@ -2,7 +2,7 @@
 
 use crate::child::{self, Word};
 use crate::descriptors::Borders;
-use crate::notify::Notifier;
+use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
 use crate::sys::{self, Forked};
@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,6 +78,12 @@ fn start(
         _ => None,
     };
     let listener = listener.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
+    if !sys::can_add_fd(listener.as_fd()) {
+        return Err(AnchorError::Refused("the agent's commands cannot be redirected: this kernel is older than 5.9".into()));
+    }
+    notify::can_trace(cli).map_err(|e| {
+        AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
+    })?;
     let client = connect(&config.place)?;
     let sessions = Arc::new(Sessions {
         client: client.clone(),
@@ -92,8 +98,20 @@ fn start(
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => Ok(()),
+        _ => leave_streams(),
     }
+}
+
+/// Lets go of the CLI's input and output, so that their other ends see when the CLI closes them. A terminal is kept, to
+/// be given back to whoever had it.
+pub(crate) fn leave_streams() -> Result<(), AnchorError> {
+    const WHAT: &str = "open /dev/null";
+    if rustix::termios::isatty(rustix::stdio::stdin()) {
+        return Ok(());
+    }
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
+    rustix::stdio::dup2_stdin(&null).map_err(AnchorError::errno(WHAT))?;
+    rustix::stdio::dup2_stdout(&null).map_err(AnchorError::errno(WHAT))
 }
 
 /// A connection whose commands write the workdir, the scratch directory and the box's own temporary ones, nothing else.
@@ -116,8 +134,8 @@ fn watch(leash: OwnedFd, cli: Pid) -> Result<(), AnchorError> {
                 let _ = killpg(cli, signal);
             }
         }
-        tree::kill_below();
-        std::process::exit(1);
+        // the guardian is gone: the CLI's end makes the main thread sweep
+        let _ = kill(cli, Signal::SIGKILL);
     };
     watcher.spawn(work).map(drop).map_err(AnchorError::io("start a thread"))
 }

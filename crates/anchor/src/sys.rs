@@ -148,6 +148,12 @@ pub(crate) fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloe
     }
 }
 
+/// Whether the kernel can put descriptors into a waiting process.
+pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> bool {
+    // no notification has this id, which a kernel that knows the call says
+    matches!(add_fd(listener, u64::MAX, listener, true), Err(e) if e.raw_os_error() == Some(libc::ENOENT))
+}
+
 /// Reads memory of another thread's process; short when a page is not there. `Err` when the call is not to be had.
 pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -9,8 +9,23 @@ fn children(pid: i32) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
-    let lists = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+    let mut found = Vec::new();
+    for task in tasks.flatten() {
+        match std::fs::read_to_string(task.path().join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            // the thread is gone, or this kernel makes no such lists
+            Err(_) if task.path().exists() => return children_by_parent(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The same, by asking every process for its parent.
+fn children_by_parent(pid: i32) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|one| parent(*one) == Some(pid)).collect()
 }
 
 /// All processes below `pid`, parents first.

@@ -47,12 +47,27 @@ impl Boxes {
         self.places.get(role)
     }
 
+    /// Whether a role's box answers now. What was started in it may have ended because it went away, before its end was
+    /// heard of on the connection that is held.
+    pub(crate) async fn answers(&self, role: &str) -> bool {
+        match self.places.get(role) {
+            Some(place) => connect(&place.address, false).await.is_ok(),
+            None => false,
+        }
+    }
+
     /// Ends the connections.
     pub(crate) fn release(&self) {
         for place in self.places.values() {
             place.client.shutdown();
         }
     }
+}
+
+/// What is said of a box that went away.
+pub(crate) fn gone(role: &str, address: Option<&BoxAddress>) -> String {
+    let used = address.map(|address| address.used.as_str()).unwrap_or_default();
+    format!("the box of '{role}' on {used} is gone: its guest ended the connection")
 }
 
 /// A connection to a box.

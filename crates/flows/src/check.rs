@@ -87,6 +87,14 @@ pub fn check(
         }
         ids.extend(id.as_deref());
     }
+    check_agents(agents, caller, exe)
+}
+
+/// Whether each agent is installed here and can do as it is told. Starts nothing.
+///
+/// # Errors
+/// A refusal.
+pub fn check_agents(agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext, exe: &Path) -> Result<(), Error> {
     for (role, spec) in agents {
         let about = |e: Error| Error { message: format!("{role}={spec}: {}", e.message), ..e };
         let agent = of_cli(&spec.cli, exe).map_err(about)?;

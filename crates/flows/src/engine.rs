@@ -1,6 +1,6 @@
 //! Runs a flow's steps, one after the other.
 
-use crate::boxes::Boxes;
+use crate::boxes::{Boxes, gone};
 use crate::exec::exec;
 use crate::journal::{About, Writer};
 use crate::template::{Left, Names, render};
@@ -12,7 +12,7 @@ use hmz_api::kinds::{Command, Step};
 use hmz_api::launch::RunLaunch;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,17 @@ pub(crate) enum Halt {
     Stopped,
 }
 
+/// Why a run is to stop before its flow's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Somebody said so.
+    Cancelled,
+    /// Its budget's duration is spent.
+    BudgetSpent,
+    /// The box of this role is lost.
+    Lost(String),
+}
+
 /// A flow at work.
 pub(crate) struct Engine<'a> {
     pub(crate) launch: &'a RunLaunch,
@@ -40,6 +51,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) journal: &'a Writer,
     pub(crate) stop: &'a CancellationToken,
+    /// Why it was told to stop, once it was.
+    pub(crate) why: &'a OnceLock<Why>,
     /// Agent role and environment role → conversation.
     pub(crate) sessions: BTreeMap<(String, String), Box<dyn Session>>,
 }
@@ -116,11 +129,20 @@ impl Engine<'_> {
         let end = session.turn(prompt, &mut |event| tell(event), self.stop).await;
         let seconds = began.elapsed().as_secs_f64();
         match end {
+            Ok(TurnEnd::Answered(_)) if !self.boxes.answers(environment).await => {
+                let why = gone(environment, self.launch.boxes.get(environment));
+                tell(Event::Failed { text: why.clone() });
+                tell(Event::Ends { seconds, answer: String::new() });
+                Err(Halt::Failed(why))
+            }
             Ok(TurnEnd::Answered(answer)) => {
                 tell(Event::Ends { seconds, answer: answer.clone() });
                 Ok(Left::Answer(answer))
             }
             Ok(TurnEnd::Interrupted) => {
+                if self.why.get() == Some(&Why::BudgetSpent) {
+                    tell(Event::Notice { text: "turn cut off: its budget is spent".to_owned() });
+                }
                 tell(Event::Ends { seconds, answer: String::new() });
                 if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Err(Halt::Failed(format!("{role} was interrupted"))) }
             }

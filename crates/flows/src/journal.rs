@@ -92,7 +92,8 @@ impl Writer {
 fn bounded(mut event: Event) -> Event {
     let cut = |text: &mut String| {
         if text.len() > LONGEST_TEXT {
-            text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+            let end = (0..=LONGEST_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            text.truncate(end);
             text.push('…');
         }
     };

@@ -10,5 +10,5 @@ pub mod journal;
 pub mod runner;
 mod template;
 
-pub use check::{check, roles};
+pub use check::{check, check_agents, roles};
 pub use find::{Found, Listing, find, list};

@@ -1,9 +1,9 @@
 //! The runner: one process a run. It is told what to do on its standard input, keeps the run's boxes, and writes the
 //! journal; whoever started it may die.
 
-use crate::boxes::Boxes;
+use crate::boxes::{Boxes, gone};
 use crate::check;
-use crate::engine::{Engine, Halt, Player};
+use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
 use hmz_agents::{Launcher, Supervised, of_cli};
 use hmz_api::journal::{Event, Outcome};
@@ -20,15 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest line on the standard input, in bytes.
 const LONGEST: u64 = 16 << 20;
-
-/// Why a run is to stop before its flow's end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Why {
-    Cancelled,
-    BudgetSpent,
-    /// The box of this role is lost.
-    Lost(String),
-}
 
 /// The hidden verb `hmz runner`; `exe` is the hmz binary, absolute and resolved. Ends with 0 when the journal holds the
 /// run's end, whatever that is.
@@ -127,7 +118,7 @@ pub async fn run(
         // the flow ends, and with it this
         std::future::pending::<()>().await;
     };
-    let work = work(launch, exe, launcher, &journal, &stop, tell_lost);
+    let work = work(launch, exe, launcher, &journal, &stop, &why, tell_lost);
     let halted = tokio::select! {
         halted = work => halted,
         () = watch => Err(Ended::Failed("signals cannot be heard".into())),
@@ -159,14 +150,12 @@ fn end_of(launch: &RunLaunch, halted: Result<(), Ended>, why: Option<&Why>) -> (
         (Ok(()), _) => (Outcome::Succeeded, String::new()),
         (Err(Ended::Refused(message)), _) => (Outcome::Refused, message),
         // what breaks because a box went away is told as that
-        (Err(_), Some(Why::Lost(role))) => {
-            let used = launch.boxes.get(role).map(|b| b.used.as_str()).unwrap_or_default();
-            (Outcome::Failed, format!("the box of '{role}' on {used} is gone: its guest ended the connection"))
-        }
+        (Err(_), Some(Why::Lost(role))) => (Outcome::Failed, gone(role, launch.boxes.get(role))),
         (Err(Ended::Stopped), Some(Why::BudgetSpent)) => {
             (Outcome::BudgetExceeded, format!("stopped -- {flow}: its budget's duration is spent"))
         }
-        (Err(Ended::Stopped), _) => (Outcome::Cancelled, "cancelled".to_owned()),
+        // what breaks because it was told to end has not failed
+        (Err(Ended::Stopped), _) | (Err(Ended::Failed(_)), Some(Why::Cancelled)) => (Outcome::Cancelled, "cancelled".to_owned()),
         (Err(Ended::Failed(message)), _) => (Outcome::Failed, message),
     }
 }
@@ -177,6 +166,7 @@ async fn work(
     launcher: Arc<dyn Launcher>,
     journal: &Writer,
     stop: &CancellationToken,
+    why: &OnceLock<Why>,
     lost: mpsc::UnboundedSender<String>,
 ) -> Result<(), Ended> {
     let refused = |e: Error| Ended::Refused(e.message);
@@ -201,7 +191,8 @@ async fn work(
             let text = format!("{role}'s harness runs here");
             journal.write(&about, Event::Placed { text }).map_err(|e| Ended::Failed(e.to_string()))?;
         }
-        let mut engine = Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, sessions: BTreeMap::new() };
+        let mut engine =
+            Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, why, sessions: BTreeMap::new() };
         let halted = engine.run().await;
         engine.close().await;
         halted.map_err(|halt| match halt {
@@ -236,7 +227,3 @@ fn pairs<'a>(launch: &'a RunLaunch, players: &'a BTreeMap<String, Player>) -> Ve
     });
     steps.collect()
 }
-
-#[cfg(test)]
-#[path = "runner_tests.rs"]
-mod tests;

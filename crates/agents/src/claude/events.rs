@@ -77,8 +77,7 @@ impl Translator {
             ("assistant", _) => assistant(&line, sink),
             ("user", _) => user(&line, sink),
             ("system", "api_retry") => return retry(&line, sink),
-            ("system", "permission_denied") if self.denied.contains(text(&line.rest, "tool_use_id")) => {}
-            ("system", "permission_denied") => {
+            ("system", "permission_denied") if !self.denied.contains(text(&line.rest, "tool_use_id")) => {
                 let (tool, why) = (text(&line.rest, "tool_name"), text(&line.rest, "message"));
                 sink(Event::Notice { text: format!("claude may not use {tool}: {why}") });
             }

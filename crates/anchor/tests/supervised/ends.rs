@@ -7,6 +7,7 @@ use std::io::Write;
 pub const TESTS: &[Test] = &[
     ("statuses_are_the_clis", statuses_are_the_clis),
     ("signals_reach_the_cli", signals_reach_the_cli),
+    ("a_closed_output_is_seen", a_closed_output_is_seen),
     ("what_the_cli_leaves_is_swept", what_the_cli_leaves_is_swept),
     ("the_lifeline_ends_everything", the_lifeline_ends_everything),
     ("the_guardians_death_ends_everything", the_guardians_death_ends_everything),
@@ -138,4 +139,14 @@ fn wrong_configurations_start_nothing(world: &World) {
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(&[4, 0, 0, 0, b'n', b'o', b'p', b'e']).expect("it reads");
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+fn a_closed_output_is_seen(world: &World) {
+    let script = "import os,time; os.close(1); open('closed','w'); time.sleep(1000)";
+    let mut session = Session::start(&world.config("/usr/bin/python3", &["-c", script]));
+    // the end of the output comes while the CLI still runs
+    assert_eq!(session.output(), b"");
+    assert!(session.child.try_wait().expect("a wait").is_none());
+    session.lifeline = None;
+    session.child.wait().expect("it ends");
 }

@@ -198,6 +198,11 @@ impl Session {
         Ended { status, out: text(&self.out), err: text(&self.err) }
     }
 
+    /// All it prints, until nothing can print any more.
+    pub fn output(&self) -> Vec<u8> {
+        self.out.recv_timeout(DEADLINE).expect("an end of output")
+    }
+
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }

@@ -135,6 +135,7 @@ fn budget(world: &World) {
     let ended = world.run(&launch);
     assert_eq!(ended.outcome(), (Outcome::BudgetExceeded, "stopped -- tried: its budget's duration is spent"));
     assert_eq!(ended.answers(), [""]);
+    assert!(ended.events().contains(&&Event::Notice { text: "turn cut off: its budget is spent".into() }), "{ended:?}");
     nothing_left(world);
     let flow = "  environments: {box: {}}\n  steps:\n    - exec: {environment: box, command: \"sleep 300 & sleep 300\"}\n";
     let mut launch = world.launch(flow, "script/x");

@@ -103,7 +103,7 @@ fn peers_inside_the_box_are_turned_away() {
     let it = Boxed::start(&How { image: "python:3.12-slim", uid: 1234, lease: 0, docker: &[] });
     let client = it.client();
     let script = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/.hmz/run/g.sock')\ns.settimeout(30)\n\
-                  try:\n  s.sendall(b'\\x06\\x00\\x00\\x00\\x00\\x01\\x00\\x00')\nexcept BrokenPipeError: pass\n\
+                  try:\n  s.sendall(b'\\x04\\x00\\x00\\x00\\x00\\x01\\x00\\x00')\nexcept BrokenPipeError: pass\n\
                   try: print(len(s.recv(10)))\nexcept ConnectionResetError: print(0)";
     assert_eq!(prints(&client, crate::harness::words(&["python3", "-c", script])), "0");
 }
@@ -116,6 +116,7 @@ fn strangers_outside_are_turned_away() {
     std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
     std::fs::set_permissions(it.socket(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
     let script = "import socket,sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.settimeout(30)\n\
+                  try: s.sendall(b'\\x04\\x00\\x00\\x00\\x00\\x01\\x00\\x00')\nexcept BrokenPipeError: pass\n\
                   try: print(len(s.recv(10)))\nexcept ConnectionResetError: print(0)";
     let probe = |uid: u32| {
         use std::os::unix::process::CommandExt;
@@ -161,7 +162,10 @@ fn the_guest_cannot_be_read_or_traced_by_its_own_user() {
             \x20   os.readlink(f'/proc/{pid}/fd/0')\n\
             \x20   yield 'fd'\n\
             \x20 except OSError: pass\n\
-            \x20 if c.ptrace(16, pid, 0, 0) == 0: yield 'ptrace'\n\
+            \x20 if c.ptrace(16, pid, 0, 0) == 0:\n\
+            \x20   os.waitpid(pid, 0x40000000)\n\
+            \x20   c.ptrace(17, pid, 0, 0)\n\
+            \x20   yield 'ptrace'\n\
             child = subprocess.Popen(['sleep', '1000'])\n\
             print(list(attempts(1)), list(attempts(os.getppid())), 'environ' in list(attempts(child.pid)))\n\
             os.kill(child.pid, 9)";
