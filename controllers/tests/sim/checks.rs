@@ -1,6 +1,6 @@
 //! What has to hold: always, and in the end.
 
-use crate::daemon::{CPUS, Daemon, NO_IMAGE};
+use crate::daemon::{CPUS, Daemon, HOLD_AGE, NO_IMAGE};
 use crate::scenario::{INSTANCE, Sim};
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::{Cpus, Kind, Resource};
@@ -77,12 +77,17 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
         let state = daemon.state();
         for (name, one) in &state.containers {
             let key = one.seen.key.as_ref().unwrap();
+            // one that came late for an environment that waits counts no more, and whoever admits next clears it away
+            let waits = environments.iter().any(|e| key_of(e, INSTANCE) == *key && !is_down(e));
+            if one.seen.purpose == Purpose::Hold && one.made.elapsed() > HOLD_AGE && waits {
+                continue;
+            }
             assert!(wanted.contains(key), "{}: leaked {name}", daemon.name);
             assert_eq!(one.seen.purpose, Purpose::Box, "{}: leaked {name}", daemon.name);
             assert!(matches!(one.seen.state, BoxState::Running(_)), "{name}");
         }
     }
-    let boxes: usize = sim.daemons.iter().map(|d| d.state().containers.len()).sum();
+    let boxes: usize = sim.daemons.iter().map(|d| d.boxes_of(INSTANCE).len()).sum();
     assert_eq!(boxes, wanted.len(), "a ready environment has no box");
     // one that waits to be started again may have its files already
     let may = |e: &&Resource<Environment>| !is_down(e);

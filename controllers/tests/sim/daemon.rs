@@ -20,9 +20,7 @@ use uuid::Uuid;
 /// CPUs of each daemon.
 pub const CPUS: u64 = 4;
 /// When a hold that nobody renewed counts no more.
-const HOLD_AGE: Duration = Duration::from_secs(30);
-/// How many ages later it is cleared away.
-const LITTER: u32 = 10;
+pub const HOLD_AGE: Duration = Duration::from_secs(30);
 /// An image that is nowhere to be had.
 pub const NO_IMAGE: &str = "registry.invalid/none";
 
@@ -66,7 +64,7 @@ impl Daemon {
         self.broken.lock().unwrap().push(what);
     }
 
-    /// Ends boxes whose lease ran out, clears old holds away, and checks what has to hold at every moment.
+    /// Ends boxes whose lease ran out, and checks what has to hold at every moment.
     pub fn tick(&self, owned: &dyn Fn(&BoxKey) -> bool) {
         let mut state = self.state();
         for one in state.containers.values_mut() {
@@ -74,11 +72,7 @@ impl Daemon {
                 one.owned = Instant::now();
             }
         }
-        // a hold that counts no more is cleared away by whoever admits next, whoever that is
-        let late = |c: &Container| match c.seen.purpose {
-            Purpose::Hold => c.made.elapsed() > HOLD_AGE * LITTER,
-            _ => c.lease.is_some_and(|lease| c.owned.elapsed() > lease),
-        };
+        let late = |c: &Container| c.lease.is_some_and(|lease| c.owned.elapsed() > lease);
         let gone: Vec<String> = state.containers.iter().filter(|(_, c)| late(c)).map(|(n, _)| n.clone()).collect();
         for name in &gone {
             state.containers.remove(name);
