@@ -46,7 +46,7 @@ fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     scene.condition("env/e", "Ready", "True");
     docker::docker(&["kill", &scene.container()]);
     let (reason, message) = scene.condition("env/e", "Ready", "False");
-    assert!(!reason.is_empty() && message.contains("137"), "{reason}: {message}");
+    assert!(!reason.is_empty() && message.contains("killed by signal 9"), "{reason}: {message}");
     let described = scene.home.hmz(["describe", "env/e"]).run().ok();
     assert!(described.out().contains(&reason), "{described}");
     assert_eq!(scene.home.containers(), [""; 0], "nothing is started in its place");

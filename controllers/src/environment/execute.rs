@@ -175,7 +175,12 @@ async fn pull(
         let latest = latest.clone();
         Arc::new(move |progress: Progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.text))
     };
-    let mut changes = world.store.watch(Some("Environment"), Some(env.metadata.resource_version))?;
+    // from now on, and then a look at what was before: the store may not remember its changes since this one was written
+    let mut changes = world.store.watch(Some("Environment"), None)?;
+    match world.store.get::<Environment>(env.name()).await? {
+        Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
+        _ => return Ok(Next::Look(None)),
+    }
     let mut env = env;
     let mut pulled = driver.ensure_image(target, image, sink);
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
