@@ -9,6 +9,7 @@ mod callers;
 mod counted;
 mod epics;
 mod files;
+mod guarded;
 mod idle;
 mod instance;
 mod listen;
