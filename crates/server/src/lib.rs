@@ -15,6 +15,7 @@ mod instance;
 mod listen;
 mod paths;
 mod process;
+mod removal;
 mod routes;
 mod runners;
 mod serve;
