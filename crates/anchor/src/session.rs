@@ -7,6 +7,7 @@ use hmz_standin::protocol::{ALIVE, EMPTY, EXITED, Hello, MAGIC, MAX_BLOCK, MAX_C
 use hmz_wire::{Bytes, Client, CommandEvent, Spawn, Status};
 use rustix::io::IoSliceMut;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
+use std::cell::RefCell;
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,13 +53,15 @@ impl Sessions {
         // one that never spoke was killed, or its exec failed
         let Some(said) = introduction(socket) else { return };
         let said_of_it = String::from_utf8_lossy(&target.program).into_owned();
-        let errors = said.fds.iter().find(|(n, _)| *n == 2).and_then(|(_, fd)| fd.try_clone().ok());
+        let errors = RefCell::new(said.fds.iter().find(|(n, _)| *n == 2).and_then(|(_, fd)| fd.try_clone().ok()));
         let complain = |text: &str| {
-            if let Some(fd) = &errors {
+            if let Some(fd) = &*errors.borrow() {
                 let _ = rustix::io::write(fd, format!("hmz: {text}\n").as_bytes());
             }
         };
-        match self.run(socket, target, said, &complain) {
+        // whoever reads the command's errors waits for their end, which what it left behind does not hold up
+        let hush = || drop(errors.take());
+        match self.run(socket, target, said, &complain, &hush) {
             Ok(()) => {}
             Err(e) => {
                 complain(&format!("{said_of_it}: {e}"));
@@ -67,7 +70,14 @@ impl Sessions {
         }
     }
 
-    fn run(&self, socket: &UnixStream, target: Target, said: Introduction, complain: &dyn Fn(&str)) -> Result<(), AnchorError> {
+    fn run(
+        &self,
+        socket: &UnixStream,
+        target: Target,
+        said: Introduction,
+        complain: &dyn Fn(&str),
+        hush: &dyn Fn(),
+    ) -> Result<(), AnchorError> {
         let crossing = self.borders.cross(said.fds)?;
         let spawn = Spawn {
             id: 0,
@@ -101,6 +111,7 @@ impl Sessions {
                     return Ok(());
                 }
                 CommandEvent::Exited(status, alive) => {
+                    hush();
                     for pump in &crossing.pumps {
                         pump.flush();
                     }
