@@ -5,7 +5,7 @@
 # YES=1 (or CI=true) installs and starts what is missing without asking; PROFILE=dev builds faster.
 set -Eeuo pipefail
 cd "$(dirname "$0")/.."
-PROFILE=${PROFILE:-release} CARGO=${CARGO:-cargo}
+PROFILE=${PROFILE:-release} CARGO=${CARGO:-cargo} whole=''
 
 say() { printf '\n=== %s\n' "$*"; }
 die() { printf 'make demo: error: %s\n' "$*" >&2; exit 1; }
@@ -66,6 +66,8 @@ own_processes() { # the processes of hmz in this demo's home
 end_of_demo() {
   local rc=$? signal id left tries
   trap - EXIT
+  # A shell that is killed by a signal comes here with the status of what it ran before.
+  if [ $rc = 0 ] && [ -z "$whole" ]; then rc=1; fi
   cd /
   if [ $rc != 0 ]; then timeout 20 hmz describe run/first-run >&2 || true; fi
   # A daemon ends by itself once it has nothing to do; this one's home goes now.
@@ -118,3 +120,4 @@ id=$(cat "$HMZ_HOME/state/instance")
 show docker ps -aq --filter "label=humanize=$(id -u)" --filter "label=hmz.instance=$id"
 [ -z "$(docker ps -aq --filter "label=hmz.instance=$id")" ] || die 'a container is left'
 echo '(nothing)'
+whole=1

@@ -6,7 +6,7 @@
 set -Eeuo pipefail
 cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
-begin=$SECONDS part_begin=$SECONDS part='' log_dir=''
+begin=$SECONDS part_begin=$SECONDS part='' log_dir='' counted='' whole=''
 
 took() { printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); }
 section() {
@@ -16,12 +16,15 @@ section() {
 }
 ended() {
   local rc=$?
+  # A shell that is killed by a signal comes here with the status of what it ran before.
+  if [ $rc = 0 ] && [ -z "$whole" ]; then rc=1; fi
   if [ $rc = 0 ]; then
     printf '\nmake test: PASSED in %s%s\n' "$(took $((SECONDS - begin)))" "${counted:+ ($counted)}"
   else
     printf '\nmake test: FAILED in "%s" after %s\n' "$part" "$(took $((SECONDS - begin)))" >&2
   fi
   [ -z "$log_dir" ] || rm -rf "$log_dir"
+  exit $rc
 }
 trap ended EXIT
 log_dir=$(mktemp -d)
@@ -46,7 +49,6 @@ if [ $# = 0 ]; then
 fi
 
 section 'build of the tests'
-counted=
 if "$CARGO" nextest --version >/dev/null 2>&1; then
   "$CARGO" nextest run --workspace --no-run
   section 'tests'
@@ -64,3 +66,4 @@ if [ $# = 0 ]; then
   "$CARGO" test --workspace --doc --quiet >"$log_dir/doc" 2>&1 || { cat "$log_dir/doc"; exit 1; }
   printf '%d passed\n' "$(grep -E '^test result: ok' "$log_dir/doc" | awk '{ n += $4 } END { print n + 0 }')"
 fi
+whole=1

@@ -8,6 +8,8 @@ pub(crate) mod execute;
 mod look;
 pub mod outcome;
 pub mod plan;
+#[cfg(test)]
+mod tests;
 
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::world::World;

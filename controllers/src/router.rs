@@ -11,11 +11,13 @@ use futures::StreamExt;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::{AnyResource, Kind, RuntimeRef};
 use hmz_store::{Change, StoreError};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// How long events of a daemon are gathered before anybody is woken.
 const GATHER: Duration = Duration::from_millis(100);
+/// How soon a run that waits for several daemons tries again after an event.
+const SEVERAL: Duration = Duration::from_secs(2);
 
 /// The queues of all controllers.
 #[derive(Debug, Clone)]
@@ -146,8 +148,11 @@ async fn users(world: &World, wake: &Wakers, runtime: &str, reason: &'static str
     }
     for run in world.store.list::<Run>().await? {
         let waits = !run.status.is_complete() && !run.status.conditions.is_true(condition::RUNNING);
-        if waits && run.spec.environments.values().any(|e| e.place().runtime.resource_name() == runtime) {
-            wake.runs.ask(run.name(), reason);
+        let places: BTreeSet<String> = run.spec.environments.values().map(|e| e.place().runtime.resource_name()).collect();
+        if waits && places.contains(runtime) {
+            // trying for shares on several daemons makes events itself when what was got on one is given back
+            let after = if places.len() > 1 { SEVERAL } else { Duration::ZERO };
+            wake.runs.ask_after(run.name(), after, reason);
         }
     }
     Ok(())

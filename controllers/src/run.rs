@@ -4,6 +4,8 @@ mod execute;
 mod look;
 pub mod plan;
 pub mod refusal;
+#[cfg(test)]
+mod tests;
 
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::world::World;

@@ -6,7 +6,7 @@ use crate::core::{Action, ReconcileError, Reconciler};
 use crate::target::target;
 use crate::world::World;
 use async_trait::async_trait;
-use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec};
+use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec, condition};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use hmz_drivers::DriverError;
 use hmz_store::Store;
@@ -37,15 +37,24 @@ pub(crate) fn is_on(environment: &Resource<Environment>, name: &str) -> bool {
     environment.spec.runtime.resource_name() == name || used.as_deref() == Some(name)
 }
 
+/// Whether something of an environment is on a runtime's daemon, or may be. One that only waits holds nothing: it would
+/// wait for the runtime while the runtime waits for it.
+pub(crate) fn holds(environment: &Resource<Environment>, name: &str) -> bool {
+    let status = &environment.status;
+    let there = status.container_id.is_some() || status.conditions.is_true(condition::SCHEDULED);
+    let going = environment.metadata.is_deleting() && status.incarnation > 0;
+    (there || going) && status.used.as_ref().is_some_and(|used| used.resource_name() == name)
+}
+
 /// Whether anything still needs a runtime of that name.
 pub(crate) async fn is_used(store: &Store, name: &str) -> Result<bool, ReconcileError> {
-    if store.list::<Environment>().await?.iter().any(|e| is_on(e, name)) {
+    if store.list::<Environment>().await?.iter().any(|e| holds(e, name)) {
         return Ok(true);
     }
     let runs = store.list::<Run>().await?;
     Ok(runs.iter().any(|r| {
         !r.status.is_complete()
-            && r.status.conditions.is_true(hmz_api::kinds::condition::ACCEPTED)
+            && r.status.conditions.is_true(condition::ACCEPTED)
             && r.spec.environments.values().any(|e| e.place().runtime.resource_name() == name)
     }))
 }

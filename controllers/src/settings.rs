@@ -5,7 +5,7 @@
 //! environment needs it (the runtime's finalizer waits for that). The default with nothing saved is always there.
 
 use crate::core::{Action, ReconcileError, Reconciler};
-use crate::runtime::plan::READABLE;
+use crate::runtime::{self, plan::READABLE};
 use crate::world::{SettingsSnapshot, World};
 use async_trait::async_trait;
 use hmz_api::condition::ConditionStatus;
@@ -13,9 +13,13 @@ use hmz_api::kinds::{Runtime, RuntimeSource, RuntimeSpec};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The only key of this controller.
 pub(crate) const KEY: &str = "settings.yaml";
+
+/// How often it is looked whether a runtime that settings.yaml no longer names is still in use.
+const IN_USE: Duration = Duration::from_secs(5);
 
 /// One change of the runtimes.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,6 +108,7 @@ impl Reconciler for Settings {
         if let Some(problem) = &settings.problem {
             tracing::warn!(%problem, "settings.yaml cannot be read; what it said before stays");
         }
+        let mut waits = false;
         let there = world.store.list::<Runtime>().await?;
         let driven: Vec<Backend> = world.drivers.keys().copied().collect();
         for step in plan(&settings, &there, &driven, world.clock.now()) {
@@ -115,9 +120,10 @@ impl Reconciler for Settings {
                     stored.status = status;
                     world.store.update_status(stored).await?;
                 }
+                Step::Delete(name) if runtime::is_used(&world.store, &name).await? => waits = true,
                 Step::Delete(name) => drop(world.store.delete::<Runtime>(&name).await?),
             }
         }
-        Ok(Action::await_change())
+        Ok(if waits { Action::requeue(IN_USE) } else { Action::await_change() })
     }
 }

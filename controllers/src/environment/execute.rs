@@ -75,6 +75,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         },
         Step::Discard(target, key) => {
             remove(world, &target, &key).await?;
+            let mut env = env;
+            outcome::discarded(&mut env);
+            world.store.update_status(env).await?;
             Ok(Next::Look(None))
         }
         Step::Replace(target, key) => {

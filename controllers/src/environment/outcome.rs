@@ -207,6 +207,12 @@ pub fn down(env: &mut Resource<Environment>, reason: &str, message: &str, now: T
     sum_up(env, now);
 }
 
+/// What was left of a box that died is gone. Until this is written it is looked for again.
+pub fn discarded(env: &mut Resource<Environment>) {
+    env.status.socket_dir = None;
+    env.status.scratch = None;
+}
+
 /// What was there of the incarnation before is gone: the next one begins, on whatever is declared now.
 pub fn next_incarnation(env: &mut Resource<Environment>, now: Timestamp) {
     let incarnation = env.status.incarnation + 1;

@@ -268,7 +268,9 @@ fn answer(env: &mut Resource<Environment>, seen: &Observed, restarted: bool) -> 
     }
     let since = |kind: &str| env.status.conditions.get(kind).map_or(Duration::ZERO, |c| age(c.last_transition_time, seen.now));
     if seen.owner == Owner::Preparing && since(CREATED).min(since(GUEST_READY)) > GUEST_LIMIT {
-        let why = env.status.conditions.get(GUEST_READY).map(|c| c.message.clone()).unwrap_or_default();
+        let said = env.status.conditions.get(GUEST_READY).map(|c| c.message.clone()).filter(|m| !m.is_empty());
+        let why = said.map_or_else(String::new, |said| format!(": {said}"));
+        let why = format!("its guest did not answer within {} s{why}", GUEST_LIMIT.as_secs());
         outcome::down(env, outcome::GUEST_SILENT, &why, seen.now);
         return Step::Discard(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
     }
@@ -293,6 +295,9 @@ pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Times
 fn down(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let Some(death) = env.status.conditions.get(CREATED).cloned() else { return Step::Wait(Action::await_change()) };
     let next = Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    if env.status.scratch.is_some() {
+        return Step::Discard(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    }
     if seen.owner != Owner::Nobody {
         return Step::Wait(Action::await_change()); // nothing re-creates a run's box
     }

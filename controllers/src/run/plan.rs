@@ -170,8 +170,8 @@ fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
             let kill = remaining(asked, GRACE, seen.now).is_none();
             return Step::EndRunner { runner: runner.clone(), kill };
         }
-        Some((_, state)) if !run.status.is_complete() => ended(run, state, seen.now),
-        None if !run.status.is_complete() => complete(run, Outcome::Cancelled, "it was deleted", seen.now),
+        Some((_, state @ RunnerState::Ended(..))) if !run.status.is_complete() => ended(run, state, seen.now),
+        _ if !run.status.is_complete() => complete(run, Outcome::Cancelled, "it was deleted", seen.now),
         _ => {}
     }
     match clean_up(seen) {

@@ -289,7 +289,9 @@ impl Driver for Liar {
                 Admitted::Held(shares)
             }
         };
-        daemon.tell();
+        if matches!(answer, Admitted::Held(_)) {
+            daemon.tell();
+        }
         self.back(&daemon, target, answer).await
     }
 
@@ -398,7 +400,9 @@ impl Driver for Liar {
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
         let daemon = self.reach(target).await?;
         let removed = daemon.state().forget(key);
-        daemon.tell();
+        if removed {
+            daemon.tell();
+        }
         self.back(&daemon, target, if removed { RemoveOutcome::Removed } else { RemoveOutcome::Absent }).await
     }
 

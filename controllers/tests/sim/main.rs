@@ -10,7 +10,7 @@ mod scenario;
 mod slow_store;
 
 /// Seeds of a normal test run, shared out among the tests below so that they run side by side.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 160;
 const PARTS: u64 = 4;
 
 fn seeds(part: u64) -> Vec<u64> {

@@ -112,7 +112,8 @@ impl Sim {
     async fn pass(&mut self, time: Duration) {
         let until = tokio::time::Instant::now() + time;
         while tokio::time::Instant::now() < until {
-            let step = Duration::from_millis(250).min(until - tokio::time::Instant::now());
+            let step =
+                Duration::from_millis(if time.as_secs() > 60 { 1000 } else { 250 }).min(until - tokio::time::Instant::now());
             tokio::time::sleep(step).await;
             self.runners.tick();
             let owned = self.runners.owned();
@@ -296,7 +297,7 @@ impl Sim {
         self.pass(Duration::from_secs(420)).await;
         checks::converged(self, everything_goes).await;
         let before = self.store.revision().await.unwrap();
-        self.pass(Duration::from_secs(200)).await;
+        self.pass(Duration::from_secs(100)).await;
         let after = self.store.revision().await.unwrap();
         // what is refused is tried again now and then, in case its cause went away
         let refused = checks::any_refused(self).await;

@@ -49,7 +49,7 @@ pub fn find(name: &str, cwd: &Path, home: &Path) -> Result<Found, Error> {
         return Ok(found.clone());
     }
     // its own file may be the one that is broken
-    if let Some(fault) = faults.iter().find(|fault| fault.message.contains(&format!("/{name}.yaml"))) {
+    if let Some(fault) = faults.iter().find(|fault| fault.message.contains(&format!("/{name}.y"))) {
         return Err(fault.clone());
     }
     let names = flows.iter().map(|flow| flow.name.as_str());

@@ -88,10 +88,7 @@ struct Runners {
 #[async_trait]
 impl hmz_controllers::Runners for Runners {
     async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
-        for spec in agents.values() {
-            hmz_agents::of_cli(&spec.cli, &self.executable)?.check(caller)?;
-        }
-        Ok(())
+        hmz_flows::check_agents(agents, caller, &self.executable)
     }
 
     async fn start(&self, launch: RunLaunch) -> Result<String, Error> {

@@ -8,6 +8,7 @@
 
 use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
 use crate::error::StoreError;
+use crate::graft;
 use crate::history::{History, REMEMBERED, Watch};
 use crate::schema;
 use async_trait::async_trait;
@@ -115,8 +116,9 @@ impl Core {
     }
 
     fn parse(&self, kind: &str, name: &str, revision: i64, body: &str) -> Result<AnyResource, StoreError> {
-        let mut resource: AnyResource = serde_json::from_str(body)
-            .map_err(|e| StoreError::Unreadable { path: self.path.clone(), why: format!("{kind} '{name}': {e}") })?;
+        let unreadable = |why: String| StoreError::Unreadable { path: self.path.clone(), why };
+        let read = graft::read(kind, body).ok_or_else(|| unreadable(format!("'{kind}' is not a kind")))?;
+        let mut resource = read.map_err(|e| unreadable(format!("{kind} '{name}': {e}")))?;
         resource.metadata_mut().resource_version = u64::try_from(revision).unwrap_or_default();
         Ok(resource)
     }

@@ -61,7 +61,7 @@ fn files_outside_are_copied(world: &World) {
     let script = format!(
         "import os,subprocess
 f=open('{0}/log','w+')
-r=subprocess.run(['sh','-c','echo one; echo two >&2; (sleep 0.3; echo late) & echo three'],stdout=f,stderr=f)
+r=subprocess.run(['sh','-c','echo one; echo two >&2; (sleep 100; echo late) & echo three'],stdout=f,stderr=f)
 print(open('{0}/log').read().split())
 gone=open('gone','w+'); os.unlink('gone')
 subprocess.run(['sh','-c','echo x'],stdout=gone)
@@ -123,17 +123,16 @@ def read_until(fd,what):
     return got
 pid,fd=pty.fork()
 if pid==0:
-    time.sleep(0.2)
+    size(0,30,90)
     os.execvp('bash',['bash','--norc','--noprofile','-i'])
-size(fd,30,90)
 os.write(fd,b"PS1=; test -t 0 && test -t 1 && echo is'a'tty; hostname; stty size; echo into >/dev/tty; tty; echo e'n'd1\n")
 got=read_until(fd,b'end1')
 print(b'isatty' in got, b'thebox' in got, b'30 90' in got, b'into' in got)
 size(fd,31,91)
 os.write(fd,b"stty size; echo e'n'd2\n"); print(b'31 91' in read_until(fd,b'end2'))
-os.write(fd,b"echo st'a'rt; sleep 100; echo st=$?\n"); read_until(fd,b'start'); time.sleep(0.3)
+os.write(fd,b"sh -c 'echo st''a''rt; sleep 100'\n"); read_until(fd,b'start')
 os.write(fd,b'\x03'); os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in read_until(fd,b'end3'))
-os.write(fd,b"sleep 100\n"); time.sleep(0.3); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill %1; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
+os.write(fd,b"sh -c 'echo st''o''p; sleep 100'\n"); read_until(fd,b'stop'); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill %1; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
 os.write(fd,b'exit 9\n'); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"#,
     );
     assert_eq!(out.good(), "True True True True\nTrue\nTrue\nTrue\n9");

@@ -107,7 +107,7 @@ end=time.time()+60
 while time.time()<end:
     os.write(fd,b"stty size; echo e'n'd2\n")
     if b'31 91' in until(fd,b'end2'): print('resized'); break
-os.write(fd,b"echo st'a'rt; sleep 100\n"); until(fd,b'start'); time.sleep(0.3); os.write(fd,b'\x03')
+os.write(fd,b"sh -c 'echo st''a''rt; sleep 100'\n"); until(fd,b'start'); os.write(fd,b'\x03')
 os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in until(fd,b'end3'))
 os.write(fd,b'exit 9\n')
 try:

@@ -1,0 +1,249 @@
+//! Plans and refusals of every situation, as snapshots.
+
+use super::plan::{Observed, Plan, Step, environment_name, no_room, plan};
+use super::refusal::{self, check, message};
+use super::{FINALIZER, plan::complete};
+use crate::environment::outcome;
+use crate::world::RunnerState;
+use hmz_api::journal::Outcome;
+use hmz_api::kinds::{
+    Admission, Environment, FlowEnvironment, FlowSpec, Harness, Run, RunSpec, Runtime, RuntimeSpec, Share, Step as FlowStep,
+};
+use hmz_api::launch::CallerContext;
+use hmz_api::{Backend, Cpus, Error, Resource, RuntimeRef, Span};
+use hmz_drivers::{GuestFiles, Started};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
+}
+
+fn boxed() -> FlowSpec {
+    let asked = FlowEnvironment { image: Some("python:3.12-slim".into()), cpus: Some(Cpus::whole(2)), ..Default::default() };
+    FlowSpec {
+        description: None,
+        agents: BTreeMap::from([("coder".into(), Default::default())]),
+        environments: BTreeMap::from([("box".into(), asked)]),
+        steps: vec![FlowStep::Turn { agent: "coder".into(), environment: "box".into(), prompt: "{{ task }}".into(), id: None }],
+    }
+}
+
+fn declared(environments: &[(&str, &str)]) -> Resource<Run> {
+    let spec: RunSpec = serde_json::from_value(serde_json::json!({
+        "flow": "boxed",
+        "agents": {"coder": "claude/claude-haiku-4-5:low"},
+        "environments": environments.iter().copied().collect::<BTreeMap<_, _>>(),
+    }))
+    .unwrap();
+    let mut run = Resource::<Run>::new("fix", spec);
+    run.metadata.uid = Some(Uuid::from_u128(9));
+    run.metadata.generation = 1;
+    run.metadata.finalizers.push(FINALIZER.into());
+    run
+}
+
+fn runtimes(saved: &[(&str, RuntimeSpec)], run: &Resource<Run>) -> refusal::Runtimes {
+    let find = |r: &RuntimeRef| {
+        let name = r.resource_name();
+        saved.iter().find(|(n, _)| *n == name).map(|(n, s)| Resource::<Runtime>::new(*n, s.clone()))
+    };
+    run.spec.environments.values().map(|e| e.place().runtime).map(|r| (r.clone(), find(&r))).collect()
+}
+
+fn local() -> RuntimeSpec {
+    RuntimeSpec { harness: Harness::Local, ..RuntimeSpec::default() }
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let saved = [
+        ("docker", RuntimeSpec::default()),
+        ("docker:here", local()),
+        ("docker:env", RuntimeSpec::default()),
+        ("docker:far", RuntimeSpec { harness: "docker:here".parse().unwrap(), ..RuntimeSpec::default() }),
+        ("docker:ssh", RuntimeSpec { endpoint: "ssh://gpu".parse().unwrap(), ..local() }),
+    ];
+    let mut out = Vec::new();
+    let mut says = |what: &str, run: Resource<Run>| {
+        let result = check(&run, &boxed(), &runtimes(&saved, &run), &[Backend::Docker]);
+        let text = result.map_or_else(|e| message(&e), |()| "accepted".into());
+        out.push(format!("# {what}\n{text}"));
+    };
+    says("well formed", declared(&[("box", "docker@here/w")]));
+    says("no environment", declared(&[]));
+    says("another role", declared(&[("box", "docker@here/w"), ("other", "docker@here/w")]));
+    says("not saved", declared(&[("box", "docker@nope/w")]));
+    says("no workdir", declared(&[("box", "docker@here")]));
+    says("another backend", declared(&[("box", "swarm@x/w")]));
+    says("endpoint elsewhere", declared(&[("box", "docker@ssh/w")]));
+    says("nothing saved", declared(&[("box", "docker/home/me/p")]));
+    says("harness in the box", declared(&[("box", "docker@env/w")]));
+    says("harness elsewhere", declared(&[("box", "docker@far/w")]));
+    let mut nobody = declared(&[("box", "docker@here/w")]);
+    nobody.spec.agents.clear();
+    says("no agent", nobody);
+    let mut other = declared(&[("box", "docker@here/w")]);
+    let coder = other.spec.agents["coder"].clone();
+    other.spec.agents.insert("x".into(), coder);
+    says("another agent", other);
+    insta::assert_snapshot!(out.join("\n\n"));
+}
+
+#[test]
+fn a_refusal_is_read_back_with_its_hints() {
+    let mut run = declared(&[]);
+    assert_eq!(refusal::of(&run), None);
+    let error = Error::refused("it cannot be").hint("a:\n  b: c").hint("-e box=docker@here/w");
+    complete(&mut run, Outcome::Refused, &message(&error), at(0));
+    assert_eq!(refusal::of(&run), Some(error));
+    let mut failed = declared(&[]);
+    complete(&mut failed, Outcome::Failed, "no", at(0));
+    assert_eq!(refusal::of(&failed), None);
+}
+
+fn seen(now: i64, run: &Resource<Run>) -> Observed {
+    Observed {
+        now: at(now),
+        instance: "us".into(),
+        driven: vec![Backend::Docker],
+        flow: Some(Ok(boxed())),
+        agents: Ok(()),
+        runtimes: runtimes(&[("docker:here", local())], run),
+        owned: BTreeMap::new(),
+        taken: Vec::new(),
+        runner: None,
+        caller: CallerContext { docker_endpoint: Some("unix:///d.sock".into()), ..CallerContext::default() },
+    }
+}
+
+fn planned(mut run: Resource<Run>, seen: &Observed) -> Resource<Run> {
+    run.status = plan(&run, seen).status;
+    run
+}
+
+/// The environment as the plan declares it.
+fn environment(run: &Resource<Run>, seen: &Observed) -> Resource<Environment> {
+    let Step::CreateEnvironments(mut made) = plan(run, seen).step else { panic!("no environments are made") };
+    let mut env = made.remove(0);
+    env.metadata.uid = Some(Uuid::from_u128(7));
+    env
+}
+
+fn with(mut seen: Observed, env: &Resource<Environment>) -> Observed {
+    seen.owned.insert(env.metadata.name.clone(), env.clone());
+    seen
+}
+
+fn show(Plan { status, step }: &Plan) -> String {
+    let mut out = format!("{step:?}\n");
+    for c in &status.conditions.0 {
+        out += &format!("  {} {:?} {} {:?}\n", c.kind, c.status, c.reason, c.message);
+    }
+    out
+}
+
+#[test]
+fn the_way_of_a_run() {
+    let run = declared(&[("box", "docker@here/w")]);
+    let mut out = Vec::new();
+    let mut says = |what: &str, run: &Resource<Run>, seen: &Observed| {
+        let text = show(&plan(run, seen));
+        out.push(format!("# {what}\n{text}"));
+    };
+    let mut fresh = run.clone();
+    fresh.metadata.finalizers.clear();
+    says("just declared", &fresh, &seen(0, &run));
+    says("with its finalizer", &run, &seen(0, &run));
+    let env = environment(&run, &seen(0, &run));
+    let run = planned(run, &with(seen(0, &declared(&[("box", "docker@here/w")])), &env));
+    says("its environment is there", &run, &with(seen(1, &run), &env));
+    let mut waiting = run.clone();
+    waiting.spec.wait_for = Some(Span::from_secs(20));
+    let step = no_room(&mut waiting, "docker@here has 1 of 4 CPUs free, and 'box' asks for 2", true, at(2));
+    assert!(matches!(step, Step::Wait(_)), "{step:?}");
+    says("it waits for room", &waiting, &with(seen(5, &run), &env));
+    says("it waited long enough", &waiting, &with(seen(25, &run), &env));
+    let mut up = env.clone();
+    outcome::held(&mut up, Share { cpus: Some(Cpus::whole(2)), ..Share::default() }, at(2));
+    says("admitted", &run, &with(seen(3, &run), &up));
+    outcome::pulled(&mut up, at(3));
+    let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
+    up.status.workdir = Some("/w".into());
+    outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12 }, &files, at(4));
+    outcome::probed(&mut up, &Ok(()), at(5));
+    says("its environment is ready", &run, &with(seen(6, &run), &up));
+    let mut opened = run.clone();
+    opened.status.epic = Some("/epic".into());
+    says("its journal is there", &opened, &with(seen(6, &run), &up));
+    let follow = |state: RunnerState| Observed { runner: Some(("1:2".into(), state)), ..with(seen(9, &run), &up) };
+    says("at work", &opened, &follow(RunnerState::Alive));
+    says("ended", &opened, &follow(RunnerState::Ended(Outcome::BudgetExceeded, "10m are over".into())));
+    says("its runner died", &opened, &follow(RunnerState::Died));
+    let ended = planned(opened.clone(), &follow(RunnerState::Died));
+    says("ended, with its environment", &ended, &with(seen(10, &run), &up));
+    says("ended, alone", &ended, &seen(11, &run));
+    let mut short = ended;
+    short.spec.ttl_after_finish = Some(Span::from_secs(30));
+    says("ended, for a while", &short, &seen(20, &run));
+    says("ended, long ago", &short, &seen(40, &run));
+    let mut cancelled = opened.clone();
+    cancelled.metadata.annotations.insert(crate::CANCEL.into(), at(8).to_string());
+    says("cancelled at work", &cancelled, &follow(RunnerState::Alive));
+    let late = Observed { now: at(18), ..follow(RunnerState::Alive) };
+    says("cancelled and stubborn", &cancelled, &late);
+    says("cancelled before", &cancelled, &with(seen(9, &run), &env));
+    let mut deleted = opened;
+    deleted.metadata.deletion_timestamp = Some(at(9));
+    says("deleted at work", &deleted, &follow(RunnerState::Alive));
+    says("deleted, its runner ended", &deleted, &follow(RunnerState::Died));
+    says("deleted, all gone", &deleted, &seen(20, &run));
+    insta::assert_snapshot!(out.join("\n"));
+}
+
+#[test]
+fn an_environment_that_will_not_be_ends_the_run() {
+    let run = declared(&[("box", "docker@here/w")]);
+    let env = environment(&run, &seen(0, &run));
+    let run = planned(run.clone(), &with(seen(0, &run), &env));
+    let mut out = Vec::new();
+    let mut says = |what: &str, seen: &Observed| out.push(format!("# {what}\n{}", show(&plan(&run, seen))));
+    let mut refused = env.clone();
+    let no = hmz_drivers::DriverError::Refused("could not start a container of x: no such image".into());
+    outcome::pull_failed(&mut refused, &no, at(1));
+    says("its image cannot be had", &with(seen(2, &run), &refused));
+    let mut died = env.clone();
+    outcome::died(&mut died, None, at(1));
+    says("its box died", &with(seen(2, &run), &died));
+    let mut going = env;
+    going.metadata.deletion_timestamp = Some(at(1));
+    says("somebody deletes it", &with(seen(2, &run), &going));
+    says("somebody deleted it", &seen(2, &run));
+    let no_flow = Observed { flow: Some(Err(Error::refused("there is no flow 'boxed'"))), ..seen(2, &run) };
+    says("its flow is gone", &no_flow);
+    insta::assert_snapshot!(out.join("\n"));
+}
+
+#[test]
+fn no_room_refuses_or_waits_as_it_says() {
+    let declared = declared(&[("box", "docker@here/w")]);
+    for (admission, could_fit, refused) in [
+        (None, true, false),
+        (Some(Admission::Wait), true, false),
+        (Some(Admission::Wait), false, true),
+        (Some(Admission::Refuse), true, true),
+    ] {
+        let mut run = declared.clone();
+        run.spec.admission = admission;
+        no_room(&mut run, "no room", could_fit, at(1));
+        assert_eq!(refusal::of(&run).is_some(), refused, "{admission:?} {could_fit}");
+    }
+}
+
+#[test]
+fn environments_are_named_after_their_role() {
+    assert_eq!(environment_name("fix", "box"), "fix-box");
+    assert_eq!(environment_name("fix", "Test_box_"), "fix-test-box");
+    assert!(hmz_api::name::check(&environment_name("fix", "_x")).is_ok());
+}
