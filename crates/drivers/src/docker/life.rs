@@ -69,7 +69,9 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
             return Err(admission::aged_out(session, &spec.key));
         }
-        run(session, spec, &id).await?;
+        // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
+        let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
+        began?;
         return running(session, &id, &name).await?.ok_or_else(|| ended_at_once(session, spec));
     }
     Err(DriverError::Transient(format!("{}: the name {name} is taken and free by turns", session.at())))
