@@ -118,6 +118,9 @@ pub struct Delete {
     /// Remove what these manifests declare
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with = "what")]
     pub filename: Vec<PathBuf>,
+    /// Give up what is on a daemon that is gone for good; says what is left behind
+    #[arg(long)]
+    pub abandon: bool,
     /// Return at once instead of waiting until everything is gone
     #[arg(long)]
     pub no_wait: bool,

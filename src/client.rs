@@ -1,6 +1,6 @@
 //! The daemon's API, as a verb uses it: HTTP over the Unix socket, streams as one JSON object a line.
 
-use crate::daemon;
+use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use uuid::Uuid;
 
 /// Longest answer that is not a stream, and longest line of one, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
@@ -48,17 +49,31 @@ impl Client {
             Some(body) => serde_json::to_vec(body).map_err(broken)?,
             None => Vec::new(),
         };
-        let response = self.send(method, path, body).await?;
-        let bytes = read_all(response.into_body()).await?;
+        // a question may be asked again when its answer breaks off
+        let mut again = if method == Method::GET { 2 } else { 0 };
+        let bytes = loop {
+            let response = self.send(method.clone(), path, body.clone()).await?;
+            match read_all(response.into_body()).await {
+                Ok(bytes) => break bytes,
+                Err(e) if again == 0 => return Err(e),
+                Err(_) => again -= 1,
+            }
+        };
         serde_json::from_slice(&bytes).map_err(broken)
     }
 
-    /// Declares resources.
+    /// Declares resources. Names to be generated are chosen here: a request that is sent again, because the daemon died
+    /// before it answered, means the same resources.
     ///
     /// # Errors
     /// When the daemon cannot be had or refuses the request as a whole.
-    pub async fn apply(&self, request: &ApplyRequest) -> Result<Vec<ApplyResult>, Error> {
-        self.call(Method::POST, "/v1/apply", Some(request)).await
+    pub async fn apply(&self, mut request: ApplyRequest) -> Result<Vec<ApplyResult>, Error> {
+        for metadata in request.resources.iter_mut().map(AnyResource::metadata_mut) {
+            if let (true, Some(prefix)) = (metadata.name.is_empty(), &metadata.generate_name) {
+                metadata.name = format!("{prefix}{}", &Uuid::new_v4().simple().to_string()[..8]);
+            }
+        }
+        self.call(Method::POST, "/v1/apply", Some(&request)).await
     }
 
     /// One resource.
@@ -95,12 +110,13 @@ impl Client {
         self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await
     }
 
-    /// Asks for deletion.
+    /// Asks for deletion; with `abandon` what is on a daemon that is gone for good is given up.
     ///
     /// # Errors
     /// `NotFound` when there is none.
-    pub async fn delete(&self, kind: &str, name: &str) -> Result<(), Error> {
-        self.call::<serde_json::Value>(Method::DELETE, &format!("/v1/{kind}/{}", escape(name)), None::<&()>).await.map(drop)
+    pub async fn delete(&self, kind: &str, name: &str, abandon: bool) -> Result<(), Error> {
+        let path = format!("/v1/{kind}/{}?abandon={abandon}", escape(name));
+        self.call::<serde_json::Value>(Method::DELETE, &path, None::<&()>).await.map(drop)
     }
 
     /// Cancels a run.
@@ -119,7 +135,7 @@ impl Client {
         self.call(Method::GET, "/v1/version", None::<&()>).await
     }
 
-    /// What is there of a kind, a bookmark, and then each change; ends when the daemon does.
+    /// What is there of a kind, a bookmark, and then each change. It outlives the daemon, see [`watch::steady`].
     ///
     /// # Errors
     /// When the daemon cannot be had.
@@ -129,8 +145,13 @@ impl Client {
         name: Option<&str>,
     ) -> Result<impl Stream<Item = Result<WatchLine, Error>> + use<>, Error> {
         let name = name.map(|n| format!("&name={}", escape(n))).unwrap_or_default();
-        let response = self.send(Method::GET, &format!("/v1/{kind}?watch=true{name}"), Vec::new()).await?;
-        Ok(lines(response.into_body()))
+        let path = format!("/v1/{kind}?watch=true{name}");
+        let client = self.clone();
+        let open = move || {
+            let (client, path) = (client.clone(), path.clone());
+            async move { Ok(lines(client.send(Method::GET, &path, Vec::new()).await?.into_body()).boxed()) }
+        };
+        Ok(watch::steady(open().await?, open))
     }
 
     /// The journal of a run from record `from` on. `attached`: the run is ours, and is cancelled when this stream is dropped.
@@ -236,5 +257,7 @@ fn lines<T: DeserializeOwned + Send + 'static>(body: Incoming) -> impl Stream<It
             }
         }
     })
+    // a reader may look once more at one that has ended
+    .fuse()
     .boxed()
 }

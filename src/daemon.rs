@@ -2,7 +2,8 @@
 
 use crate::edge;
 use hmz_api::Error;
-use hmz_server::Paths;
+use hmz_server::{Paths, ProcessId};
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -34,7 +35,10 @@ const APART: Duration = Duration::from_millis(20);
 /// When it cannot be started or does not answer.
 pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
     if let Ok(stream) = UnixStream::connect(paths.socket()).await {
-        return Ok(stream);
+        match outdated(&stream) {
+            None => return Ok(stream),
+            Some(daemon) => replace(paths, daemon).await,
+        }
     }
     start(paths).await?;
     // ours says when it listens; one that somebody else started at the same moment may need a little longer
@@ -47,7 +51,28 @@ pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
     Err(Error::failed("the daemon does not answer").hint(format!("its log: {}", paths.log().display())))
 }
 
-/// This executable, by a path that stays right when the file is replaced.
+/// The daemon at the other end, when it is one that a verb started and its program was replaced since: an upgrade. Nothing
+/// that runs ends with it.
+fn outdated(stream: &UnixStream) -> Option<ProcessId> {
+    let pid = hmz_wire::peer_of(stream).ok()?.pid;
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let background = cmdline.split(|b| *b == 0).any(|word| word == b"--background");
+    (background && exe.as_os_str().as_encoded_bytes().ends_with(b" (deleted)")).then(|| ProcessId::of(pid)).flatten()
+}
+
+/// Ends a daemon and waits until its socket is gone, so that the next one can be started.
+async fn replace(paths: &Paths, daemon: ProcessId) {
+    daemon.signal(Signal::TERM);
+    for _ in 0..TRIES {
+        if !daemon.is_alive() || UnixStream::connect(paths.socket()).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(APART).await;
+    }
+}
+
+/// This executable.
 ///
 /// # Errors
 /// When /proc is not there.

@@ -8,6 +8,7 @@ mod edge;
 mod output;
 mod show;
 mod verbs;
+mod watch;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -75,11 +75,12 @@ async fn places(world: &World) -> BTreeMap<Place, Target> {
             continue;
         }
         let place = (runtime.clone(), Some(endpoint));
-        if !out.contains_key(&place) {
-            let spec = crate::runtime::find(&world.store, &runtime).await.ok().flatten().map(|r| r.spec);
-            let target = target(&runtime, spec.as_ref(), place.1.as_deref());
-            out.insert(place, target);
+        if out.contains_key(&place) {
+            continue;
         }
+        let spec = crate::runtime::find(&world.store, &runtime).await.ok().flatten().map(|r| r.spec);
+        let target = target(&runtime, spec.as_ref(), place.1.as_deref());
+        out.insert(place, target);
     }
     out
 }

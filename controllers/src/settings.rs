@@ -127,3 +127,69 @@ impl Reconciler for Settings {
         Ok(if waits { Action::requeue(IN_USE) } else { Action::await_change() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::Cpus;
+
+    fn names(steps: &[Step]) -> Vec<String> {
+        let name = |step: &Step| match step {
+            Step::Create(r) => format!("create {} {:?}", r.name(), r.status.source),
+            Step::Update(r) => format!("update {} {:?}", r.name(), r.status.source),
+            Step::Delete(name) => format!("delete {name}"),
+        };
+        steps.iter().map(name).collect()
+    }
+
+    fn after(mut there: Vec<Resource<Runtime>>, steps: Vec<Step>) -> Vec<Resource<Runtime>> {
+        for step in steps {
+            match step {
+                Step::Create(r) | Step::Update(r) => {
+                    there.retain(|t| t.name() != r.name());
+                    there.push(*r);
+                }
+                Step::Delete(name) => there.retain(|t| t.name() != name),
+            }
+        }
+        there
+    }
+
+    #[test]
+    fn runtimes_follow_the_file() {
+        let (docker, now) = ([Backend::Docker], Timestamp::UNIX_EPOCH);
+        let here = RuntimeRef::named(Backend::Docker, "here");
+        let spec = RuntimeSpec { cpus: Some(Cpus::whole(4)), ..RuntimeSpec::default() };
+        let mut settings = SettingsSnapshot { runtimes: vec![(here.clone(), Ok(spec.clone()))], problem: None };
+        let manifest = Resource::<Runtime>::new("docker:mine", RuntimeSpec::default());
+        let steps = plan(&settings, std::slice::from_ref(&manifest), &docker, now);
+        assert_eq!(names(&steps), ["create docker Unsaved", "create docker:here Settings"]);
+        let there = after(vec![manifest], steps);
+        assert_eq!(plan(&settings, &there, &docker, now), []);
+
+        // a file that cannot be read changes nothing
+        let broken = SettingsSnapshot { runtimes: Vec::new(), problem: Some("line 3".into()) };
+        assert_eq!(plan(&broken, &there, &docker, now), []);
+
+        // an entry that cannot be read keeps what it was and says so
+        settings.runtimes[0].1 = Err("cpus: not a number".into());
+        let steps = plan(&settings, &there, &docker, now);
+        let [Step::Update(kept)] = steps.as_slice() else { panic!("{steps:?}") };
+        assert_eq!(kept.spec, spec);
+        let why = runtime::unreadable(kept).unwrap();
+        let says = "the docker host 'here' cannot be read; fix or remove it: runtimes.docker.here in settings.yaml";
+        assert!(why.starts_with(says), "{why}");
+        let there = after(there, steps);
+        assert_eq!(plan(&settings, &there, &docker, now), []);
+
+        // and is well again when it can
+        settings.runtimes[0].1 = Ok(spec);
+        let steps = plan(&settings, &there, &docker, now);
+        let there = after(there, steps);
+        assert!(there.iter().all(|r| runtime::unreadable(r).is_none()));
+
+        // what it does not name any more goes; what a manifest made stays
+        settings.runtimes.clear();
+        assert_eq!(names(&plan(&settings, &there, &docker, now)), ["delete docker:here"]);
+    }
+}

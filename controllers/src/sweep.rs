@@ -63,3 +63,56 @@ impl Reconciler for Sweep {
         Ok(Action::requeue(PERIOD))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::Backend;
+    use hmz_api::kinds::{EnvironmentSpec, Share};
+    use hmz_drivers::BoxState;
+    use uuid::Uuid;
+
+    fn listed(purpose: Purpose, instance: &str, uid: u128, incarnation: u64) -> ObservedBox {
+        let key = BoxKey { instance: instance.into(), uid: Uuid::from_u128(uid), incarnation, role: "box".into() };
+        ObservedBox {
+            id: "id".into(),
+            name: "name".into(),
+            purpose,
+            key: Some(key),
+            run: None,
+            provider: "here".into(),
+            host: "here".into(),
+            role: "box".into(),
+            share: Share::default(),
+            state: BoxState::Running(1),
+            created: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_ours_and_unwanted_goes() {
+        let spec: EnvironmentSpec = serde_json::from_str(r#"{"runtime": "docker:here"}"#).unwrap();
+        assert_eq!(spec.runtime.backend, Backend::Docker);
+        let mut wanted = Resource::<Environment>::new("box", spec);
+        wanted.metadata.uid = Some(Uuid::from_u128(1));
+        wanted.status.incarnation = 2;
+        let mut copied = listed(Purpose::Foreign, "us", 9, 1);
+        copied.key = None;
+        let all = [
+            listed(Purpose::Box, "us", 1, 2),
+            listed(Purpose::Hold, "us", 1, 1),
+            listed(Purpose::Box, "us", 1, 1),
+            listed(Purpose::Box, "us", 3, 1),
+            listed(Purpose::Box, "them", 3, 1),
+            listed(Purpose::Lock, "us", 3, 2),
+            copied,
+        ];
+        let goes: Vec<(u128, u64)> =
+            plan("us", &all, std::slice::from_ref(&wanted)).iter().map(|k| (k.uid.as_u128(), k.incarnation)).collect();
+        assert_eq!(goes, [(1, 1), (3, 1)]);
+        // one whose box died is not wanted any more, should its removal have been cut short
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        crate::environment::outcome::died(&mut wanted, None, now);
+        assert!(plan("us", &all, &[wanted]).iter().any(|k| k.uid.as_u128() == 1 && k.incarnation == 2));
+    }
+}

@@ -24,7 +24,7 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
     if resources.is_empty() {
         return Err(Error::usage("the manifests declare nothing"));
     }
-    let results = client.apply(&ApplyRequest { resources, caller: edge::caller(), attached: false }).await?;
+    let results = client.apply(ApplyRequest { resources, caller: edge::caller(), attached: false }).await?;
     let mut worst = 0;
     for result in results {
         let shown = name::shown(&result.kind, &result.name);

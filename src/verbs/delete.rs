@@ -6,7 +6,7 @@ use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::WatchLine;
-use hmz_api::{Error, ErrorKind};
+use hmz_api::{AnyResource, Error, ErrorKind};
 use std::process::ExitCode;
 
 /// Runs it.
@@ -38,8 +38,14 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
     }
     let mut worst = 0;
     let mut asked = Vec::new();
+    let mut left = Vec::new();
+    if args.abandon {
+        for (kind, name) in &wanted {
+            left.extend(boxes(&client, kind, name).await?);
+        }
+    }
     for (kind, name) in wanted {
-        match client.delete(kind, &name).await {
+        match client.delete(kind, &name, args.abandon).await {
             Ok(()) => asked.push((kind, name)),
             // what a manifest declares and is gone already is as it should be
             Err(e) if from_files && e.kind == ErrorKind::NotFound => {}
@@ -55,7 +61,29 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
         }
         show::print(&format!("{} deleted\n", name::shown(kind, &name)));
     }
+    for container in left {
+        show::note("delete", &format!("left behind: {container}"));
+    }
     Ok(ExitCode::from(worst))
+}
+
+/// The containers of an environment, or of those a run owns, as somebody has to find them later.
+async fn boxes(client: &Client, kind: &str, name: &str) -> Result<Vec<String>, Error> {
+    let owner = match kind {
+        "Run" => client.get(kind, name).await?.metadata().uid,
+        _ => None,
+    };
+    let mut found = Vec::new();
+    for resource in client.list("Environment").await? {
+        let AnyResource::Environment(environment) = resource else { continue };
+        let owned = environment.metadata.owner_references.iter().any(|o| Some(o.uid) == owner);
+        let wanted = owned || (kind == "Environment" && environment.name() == name);
+        if let (true, Some(container)) = (wanted, &environment.status.container_name) {
+            let endpoint = environment.status.endpoint.as_deref().unwrap_or("the daemon");
+            found.push(format!("container {container} on {endpoint}"));
+        }
+    }
+    Ok(found)
 }
 
 /// Waits until it is gone, saying on the way what holds it up.

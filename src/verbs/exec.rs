@@ -6,6 +6,8 @@ mod spec;
 use crate::cli;
 use crate::client::Client;
 use crate::{edge, show};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hmz_api::Error;
 use hmz_api::rest::ApplyRequest;
 use hmz_api::{AnyResource, ErrorKind};
@@ -19,32 +21,65 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
     // taken before anything is started, so that nothing is left behind by an early one
     let mut signals = Signals::new()?;
-    let run = spec::run(&client, &args).await?;
+    let run = tokio::select! {
+        run = spec::run(&client, &args) => run?,
+        // nothing was asked for yet
+        number = signals.next() => return Ok(signalled(number)),
+    };
     let request = ApplyRequest { resources: vec![AnyResource::Run(Box::new(run))], caller: edge::caller(), attached: true };
-    let results = client.apply(&request).await?;
+    let mut applying = Box::pin(client.apply(request));
+    let mut told: Option<i32> = None;
+    let results = loop {
+        tokio::select! {
+            results = &mut applying => break results?,
+            number = signals.next() => {
+                if told.replace(number).is_some() {
+                    // a run that nobody attaches to is cancelled by the daemon
+                    return Ok(signalled(number));
+                }
+            }
+        }
+    };
     let result = results.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Internal, "the daemon answered nothing"))?;
     result.outcome?;
     let mut following = Box::pin(follow::to_the_end(client.clone(), result.name.clone(), args.json));
-    let mut signalled: Option<i32> = None;
+    // a daemon that does not answer keeps nobody from leaving
+    let mut cancelling = told.map(|_| cancel(&client, &result.name));
     loop {
         tokio::select! {
             ended = &mut following => {
-                return match (ended?, signalled) {
-                    (_, Some(number)) => Ok(ExitCode::from(u8::try_from(128 + number).unwrap_or(255))),
+                return match (ended?, told) {
+                    (_, Some(number)) => Ok(signalled(number)),
                     (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
                     (follow::End::Refused(message), None) => Err(show::refusal(&message)),
                 };
             }
             number = signals.next() => {
-                if signalled.replace(number).is_some() && number == 2 {
+                if told.replace(number).is_some() && number == 2 {
                     // told twice: the daemon sees the stream end and cancels what is left
-                    return Ok(ExitCode::from(130));
+                    return Ok(signalled(number));
                 }
-                show::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
-                client.cancel(&result.name).await?;
+                cancelling = Some(cancel(&client, &result.name));
+            }
+            Some(cancelled) = async { Some(cancelling.as_mut()?.await) } => {
+                cancelling = None;
+                match cancelled {
+                    Err(e) if e.kind != ErrorKind::NotFound => return Err(e),
+                    Ok(()) | Err(_) => {}
+                }
             }
         }
     }
+}
+
+fn cancel(client: &Client, run: &str) -> BoxFuture<'static, Result<(), Error>> {
+    show::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
+    let (client, run) = (client.clone(), run.to_owned());
+    async move { client.cancel(&run).await }.boxed()
+}
+
+fn signalled(number: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + number).unwrap_or(255))
 }
 
 /// SIGINT, SIGTERM and SIGHUP, each only when it was not ignored from the start (`nohup` works).

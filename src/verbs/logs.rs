@@ -8,16 +8,31 @@ use futures::StreamExt;
 use hmz_api::Error;
 use std::process::ExitCode;
 
+/// How often in a row a stream that broke is opened again.
+const LOST: u32 = 5;
+
 /// Runs it. The transcript is the answer here, so all of it goes to stdout.
 ///
 /// # Errors
 /// When there is no such run.
 pub async fn run(client: Client, args: cli::Logs) -> Result<ExitCode, Error> {
     let run = name::of_kind("Run", &args.run)?;
-    let mut records = Box::pin(client.journal(&run, 0, args.follow, false).await?);
     let mut transcript = show::Transcript::of_logs(args.json);
-    while let Some(record) = records.next().await {
-        transcript.show(&record?, None);
+    let (mut shown, mut lost) = (0, 0);
+    loop {
+        let mut records = Box::pin(client.journal(&run, shown, args.follow, false).await?);
+        let broke = loop {
+            match records.next().await {
+                Some(Ok(record)) => transcript.show(&record, None),
+                Some(Err(e)) => break e,
+                None => return Ok(ExitCode::SUCCESS),
+            }
+            (shown, lost) = (shown + 1, 0);
+        };
+        // the daemon was killed: the next one goes on where it was
+        lost += 1;
+        if lost == LOST {
+            return Err(broke);
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }

@@ -185,6 +185,45 @@ impl TestHome {
         format!("HMZ_HOME={}", self.hmz_home().display())
     }
 
+    /// The pids of everything that runs in this home: an agent's CLI has its HOME, but not HMZ_HOME.
+    pub fn processes(&self) -> Vec<i32> {
+        let mut pids = processes::with_variable(&self.mark());
+        pids.extend(processes::with_variable(&format!("HOME={}", self.home().display())));
+        pids.sort_unstable();
+        pids.dedup();
+        pids.retain(|pid| processes::is_alive(*pid));
+        pids
+    }
+
+    /// The directories on this machine that belong to this home's boxes, as their containers have them mounted.
+    pub fn box_directories(&self) -> Vec<PathBuf> {
+        let below = format!("/tmp/hmz-{}/b/", self.uid());
+        let format = "{{range .Mounts}}{{println .Source}}{{end}}";
+        let ids = self.containers();
+        let sources = ids.iter().map(|id| docker::docker(&["inspect", "--format", format, id])).collect::<Vec<_>>().join("\n");
+        let mut dirs: Vec<PathBuf> = sources
+            .lines()
+            .filter_map(|source| source.strip_prefix(&below))
+            .map(|rest| PathBuf::from(format!("{below}{}", rest.split('/').next().unwrap_or_default())))
+            .collect();
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+
+    /// Sees that nothing that was started in this home is left: no container, no process but the daemon's, and none of
+    /// these directories of boxes. It is looked at now, without waiting.
+    #[track_caller]
+    pub fn assert_nothing_left(&self, directories: &[PathBuf]) {
+        assert_eq!(self.containers(), Vec::<String>::new(), "containers are left");
+        let left: Vec<String> = self.processes().into_iter().map(processes::line).collect();
+        let left: Vec<&String> = left.iter().filter(|line| !line.contains(" controller --background")).collect();
+        assert!(left.is_empty(), "processes are left: {left:?}");
+        for dir in directories {
+            assert!(!dir.exists(), "{} is left", dir.display());
+        }
+    }
+
     /// Sees that no container of this home is left, now or a moment later.
     pub fn assert_no_container_left(&self, limit: Duration) {
         eventually("no container of the test's is left", limit, || self.containers().is_empty().then_some(()));
@@ -197,12 +236,13 @@ impl Drop for TestHome {
         // a daemon or a runner in it is asked first; one that does not go is killed, and nothing of it is left either way
         processes::signal_all(&mark, Signal::TERM);
         for _ in 0..250 {
-            if processes::with_variable(&mark).iter().all(|pid| !processes::is_alive(*pid)) {
+            if self.processes().is_empty() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         processes::signal_all(&mark, Signal::KILL);
+        processes::signal_all(&format!("HOME={}", self.home().display()), Signal::KILL);
         docker::remove(&self.containers());
     }
 }

@@ -141,3 +141,114 @@ fn settle(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::spawn;
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    /// Takes a second a look, fails as often as told, and notes what overlapped.
+    #[derive(Default)]
+    struct Slow {
+        now: Mutex<BTreeMap<String, usize>>,
+        most: Mutex<usize>,
+        looks: Mutex<Vec<(String, u64)>>,
+        failures: Mutex<u32>,
+    }
+
+    struct Slowly(Arc<Slow>, Instant);
+
+    #[async_trait]
+    impl Reconciler for Slowly {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
+            {
+                let mut now = self.0.now.lock().unwrap();
+                *now.entry(key.to_owned()).or_default() += 1;
+                assert_eq!(now[key], 1, "two looks at {key} at once");
+                let mut most = self.0.most.lock().unwrap();
+                *most = (*most).max(now.values().sum());
+            }
+            let began = self.1.elapsed().as_secs();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            *self.0.now.lock().unwrap().get_mut(key).unwrap() -= 1;
+            self.0.looks.lock().unwrap().push((key.to_owned(), began));
+            let mut failures = self.0.failures.lock().unwrap();
+            if *failures > 0 {
+                *failures -= 1;
+                return Err(ReconcileError::Other("not yet".into()));
+            }
+            Ok(Action::gone())
+        }
+    }
+
+    fn at_work(slow: &Arc<Slow>) -> (Requests, CancellationToken, crate::core::Spawned) {
+        let (requests, receive) = Requests::channel();
+        let (stop, reconciler) = (CancellationToken::new(), Slowly(slow.clone(), Instant::now()));
+        let backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(5), jitter: 0.0 };
+        let options = Options { concurrency: 2, resync: Duration::ZERO, backoff };
+        let stopped = stop.clone();
+        let task = spawn(async move { work(&reconciler, options, 1, receive, stopped).await });
+        (requests, stop, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_looked_at_once_at_a_time_and_never_more_than_so_many() {
+        let slow = Arc::new(Slow::default());
+        let (requests, _stop, _task) = at_work(&slow);
+        for _ in 0..5 {
+            for key in ["a", "b", "c"] {
+                requests.ask(key, "");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(*slow.most.lock().unwrap(), 2);
+        let mut looks: Vec<String> = slow.looks.lock().unwrap().iter().map(|l| l.0.clone()).collect();
+        looks.sort();
+        // what was asked while it was looked at happened once, afterwards
+        assert_eq!(looks, ["a", "a", "b", "b", "c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_tried_again_later_and_later() {
+        let slow = Arc::new(Slow { failures: Mutex::new(4), ..Slow::default() });
+        let (requests, _stop, _task) = at_work(&slow);
+        requests.ask("a", "");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let began: Vec<u64> = slow.looks.lock().unwrap().iter().map(|l| l.1).collect();
+        // each a second long, then 2, 4, 5 and 5 seconds of pause
+        assert_eq!(began, [0, 3, 8, 14, 20]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_ends_what_is_in_hand_and_begins_nothing() {
+        let slow = Arc::new(Slow::default());
+        let (requests, stop, task) = at_work(&slow);
+        for key in ["a", "b", "c"] {
+            requests.ask(key, "");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stop.cancel();
+        task.await;
+        let mut looks: Vec<String> = slow.looks.lock().unwrap().iter().map(|l| l.0.clone()).collect();
+        looks.sort();
+        assert_eq!(looks, ["a", "b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropping_the_task_ends_it_where_it_is() {
+        let slow = Arc::new(Slow::default());
+        let (requests, _stop, task) = at_work(&slow);
+        requests.ask("a", "");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(task);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(slow.looks.lock().unwrap().is_empty());
+    }
+}

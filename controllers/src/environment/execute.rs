@@ -5,11 +5,11 @@ use super::{FINALIZER, look, outcome};
 use crate::core::{Action, ReconcileError};
 use crate::world::World;
 use futures::StreamExt;
-use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::Environment;
 use hmz_api::kinds::condition::CREATED;
 use hmz_api::launch::BoxAddress;
+use hmz_api::{Resource, failpoint};
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Progress, ProgressSink, Target, Want};
 use hmz_store::Change;
 use std::path::PathBuf;
@@ -85,6 +85,7 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             let mut env = env;
             outcome::next_incarnation(&mut env, world.clock.now());
             world.store.update_status(env).await?;
+            failpoint::pass("environment.incarnation");
             Ok(Next::Look(None))
         }
         Step::Resolve(target) => resolve(world, env, &target).await,
@@ -98,6 +99,7 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
 /// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.
 pub async fn remove(world: &World, target: &Target, key: &BoxKey) -> Result<(), ReconcileError> {
     driver(world, target)?.remove(target, key).await?;
+    failpoint::pass("environment.removed");
     world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))
 }
 
@@ -108,6 +110,7 @@ fn driver(world: &World, target: &Target) -> Result<Arc<dyn Driver>, ReconcileEr
 
 async fn release(world: &World, env: Resource<Environment>) -> Result<Next, ReconcileError> {
     let mut env = env;
+    failpoint::pass("environment.release");
     env.metadata.finalizers.retain(|f| f != FINALIZER);
     world.store.update(env).await?;
     Ok(Next::Look(None))
@@ -141,6 +144,7 @@ async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, w
     let now = world.clock.now();
     match answer {
         Ok(Admitted::Held(shares)) => {
+            failpoint::pass("environment.held");
             outcome::held(&mut env, shares.into_iter().next().unwrap_or_default(), now);
             world.store.update_status(env).await?;
             Ok(Next::Look(None))
@@ -171,7 +175,12 @@ async fn pull(
         let latest = latest.clone();
         Arc::new(move |progress: Progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.text))
     };
-    let mut changes = world.store.watch(Some("Environment"), Some(env.metadata.resource_version))?;
+    // from now on, and then a look at what was before: the store may not remember its changes since this one was written
+    let mut changes = world.store.watch(Some("Environment"), None)?;
+    match world.store.get::<Environment>(env.name()).await? {
+        Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
+        _ => return Ok(Next::Look(None)),
+    }
     let mut env = env;
     let mut pulled = driver.ensure_image(target, image, sink);
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
@@ -197,14 +206,11 @@ async fn pull(
                 }
                 if renewed.elapsed() >= RENEW {
                     renewed = tokio::time::Instant::now();
-                    match driver.renew(target, std::slice::from_ref(key)).await {
-                        Err(DriverError::Transient(why)) => {
-                            outcome::hold_lost(&mut env, &why, world.clock.now());
-                            world.store.update_status(env).await?;
-                            return Ok(Next::Look(None));
-                        }
-                        // a daemon that does not answer now may do so before the hold ages out
-                        Ok(()) | Err(_) => {}
+                    // a daemon that does not answer now may do so before the hold ages out
+                    if let Err(DriverError::Transient(why)) = driver.renew(target, std::slice::from_ref(key)).await {
+                        outcome::hold_lost(&mut env, &why, world.clock.now());
+                        world.store.update_status(env).await?;
+                        return Ok(Next::Look(None));
                     }
                 }
             }
@@ -248,12 +254,14 @@ async fn begin(world: &World, mut env: Resource<Environment>, target: &Target, s
         lease: start.lease,
         guest: files,
     };
+    failpoint::pass("environment.files");
     let answer = driver(world, target)?.start(target, &spec).await;
     let now = world.clock.now();
     match answer {
         Ok(started) => {
             outcome::started(&mut env, &started, &spec.guest, now);
             world.store.update_status(env).await?;
+            failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
         }
         Err(error) => {

@@ -231,7 +231,9 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         Boxes::NotAsked => Step::Wait(Action::await_change()),
         Boxes::Unreachable(why) => {
             for kind in [CREATED, GUEST_READY] {
-                outcome::set(env, kind, Unknown, "Unreachable", why, seen.now);
+                // nothing was observed: what it was started as is as old as it was
+                let generation = env.status.conditions.get(kind).map_or(0, |c| c.observed_generation);
+                env.status.conditions.set(kind, Unknown, "Unreachable", why, generation, seen.now);
             }
             Step::Wait(Action::requeue(Duration::from_secs(5)))
         }

@@ -244,6 +244,16 @@ fn the_way_out_is_there_from_every_state() {
 }
 
 #[test]
+fn a_change_made_while_the_daemon_was_away_is_not_forgotten() {
+    let mut env = ready();
+    env.spec.cpus = Some(Cpus::whole(3));
+    env.metadata.generation = 2;
+    let away = Observed { boxes: Boxes::Unreachable("away".into()), ..seen(50) };
+    let back = plan(&planned(env, &away), &running(60)).step;
+    assert!(matches!(back, Step::Replace(..)), "{back:?}");
+}
+
+#[test]
 fn a_look_at_what_is_as_it_was_changes_nothing() {
     let gone = Observed { boxes: Boxes::Seen(None), ..seen(60) };
     for (env, seen) in [(ready(), running(500)), (planned(ready(), &gone), seen(600))] {

@@ -7,6 +7,7 @@ use crate::environment::outcome;
 use crate::environment::plan::target_of;
 use crate::world::World;
 use hmz_api::condition::ConditionStatus::{False, Unknown};
+use hmz_api::failpoint;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::condition::ENVIRONMENTS_READY;
 use hmz_api::kinds::{Environment, Run, Share};
@@ -50,13 +51,17 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step) -> Result<Ne
         Step::AddFinalizer => {
             run.metadata.finalizers.push(FINALIZER.into());
             world.store.update(run).await?;
+            failpoint::pass("run.finalizer");
         }
         Step::CreateEnvironments(environments) => return create(world, run, environments).await,
         Step::Admit(groups) => return admit(world, run, groups).await,
         Step::OpenEpic => {
             let cwd = run.metadata.uid.and_then(|uid| world.callers.get(uid)).map(|c| c.cwd).unwrap_or_default();
             match world.epics.open(&run, &cwd).await {
-                Ok(epic) => run.status.epic = Some(epic),
+                Ok(epic) => {
+                    failpoint::pass("run.epic");
+                    run.status.epic = Some(epic);
+                }
                 Err(error) => return failed(world, run, &error).await,
             }
             world.store.update_status(run).await?;
@@ -76,9 +81,11 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step) -> Result<Ne
                     Ok(_) | Err(StoreError::NotFound { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
+                failpoint::pass("run.environment.deleted");
             }
         }
         Step::Release => {
+            failpoint::pass("run.release");
             run.metadata.finalizers.retain(|f| f != FINALIZER);
             world.store.update(run).await?;
         }
@@ -104,6 +111,7 @@ async fn create(world: &World, run: Resource<Run>, environments: Vec<Resource<En
             }
         }
         world.store.create(env).await?;
+        failpoint::pass("run.environment");
     }
     Ok(Next::Look)
 }
@@ -133,8 +141,10 @@ async fn admit(world: &World, run: Resource<Run>, groups: Vec<Group>) -> Result<
         }
         return settle(world, run, &message, could_fit).await;
     }
+    failpoint::pass("run.admitted");
     for (name, share) in held {
         schedule(world, &name, |env, now| outcome::held(env, share, now)).await?;
+        failpoint::pass("run.scheduled");
     }
     Ok(Next::Look)
 }
@@ -188,8 +198,10 @@ async fn unanswered(world: &World, mut run: Resource<Run>, error: DriverError) -
 async fn start(world: &World, mut run: Resource<Run>, launch: RunLaunch) -> Result<Next, ReconcileError> {
     match world.runners.start(launch).await {
         Ok(runner) => {
+            failpoint::pass("run.runner");
             run.status.runner = Some(runner);
             world.store.update_status(run).await?;
+            failpoint::pass("run.runner.noted");
             Ok(Next::Look)
         }
         Err(error) => failed(world, run, &error).await,

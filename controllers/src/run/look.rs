@@ -34,10 +34,8 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     if !complete && !going && runner.is_none() {
         for request in run.spec.environments.values() {
             let reference = request.place().runtime;
-            if !runtimes.contains_key(&reference) {
-                let found = runtime::find(&world.store, &reference).await?;
-                runtimes.insert(reference, found);
-            }
+            let found = runtime::find(&world.store, &reference).await?;
+            runtimes.insert(reference, found);
         }
         flow = Some(find_flow(world, &run.spec.flow, &caller.cwd).await?);
         if !run.status.conditions.is_true(ACCEPTED) {

@@ -100,3 +100,59 @@ fn shortages(runtime: &Resource<Runtime>, at: &str, facts: &Facts) -> Vec<String
     }
     short
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::kinds::{RuntimeSpec, Share};
+    use hmz_drivers::{BoxKey, Exit};
+    use uuid::Uuid;
+
+    fn listed(name: &str, purpose: Purpose, uid: u128, cpus: u64, state: BoxState) -> ObservedBox {
+        let key = BoxKey { instance: "us".into(), uid: Uuid::from_u128(uid), incarnation: 1, role: "box".into() };
+        ObservedBox {
+            id: "id".into(),
+            name: name.into(),
+            purpose,
+            key: (uid > 0).then_some(key),
+            run: None,
+            provider: "here".into(),
+            host: "host".into(),
+            role: "box".into(),
+            share: Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() },
+            state,
+            created: None,
+        }
+    }
+
+    #[test]
+    fn what_is_handed_out_is_what_runs_and_what_is_held() {
+        let spec = RuntimeSpec { cpus: Some(Cpus::whole(8)), ..RuntimeSpec::default() };
+        let mut runtime = Resource::<Runtime>::new("docker:here", spec);
+        let ended = BoxState::Exited(Exit { code: Some(0), oom: false, at: None });
+        let boxes = vec![
+            listed("b", Purpose::Box, 1, 1, BoxState::Running(1)),
+            listed("a", Purpose::Hold, 2, 2, BoxState::Created),
+            listed("c", Purpose::Box, 3, 4, ended.clone()),
+            listed("theirs", Purpose::Foreign, 0, 1, BoxState::Running(2)),
+            listed("copy", Purpose::Foreign, 0, 1, ended),
+            listed("lock", Purpose::Lock, 0, 1, BoxState::Created),
+        ];
+        let facts = Facts { version: "20.10".into(), cpus: Cpus::whole(4), ..Facts::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), daemon: Ok((facts, boxes)) };
+        runtime.status = plan(&runtime, &seen);
+        assert_eq!((runtime.status.held_cpus, runtime.status.containers), (Some(Cpus::whole(4)), Some(3)));
+        let holders: Vec<&str> = runtime.status.holders.iter().map(|h| h.name.as_str()).collect();
+        assert_eq!(holders, ["a", "b", "theirs"]);
+        let short = runtime.status.conditions.get(SUFFICIENT).unwrap();
+        assert_eq!((short.status, short.message.as_str()), (False, "docker@here is to hand out 8 CPUs and has 4"));
+        // the same again later is the same status
+        let later = Observed { now: now + jiff::SignedDuration::from_secs(9), ..seen.clone() };
+        assert_eq!(plan(&runtime, &later), runtime.status);
+        // a daemon that does not answer leaves what was known of it
+        let error = DriverError::Unreachable { at: "docker@here".into(), why: "refused".into() };
+        let gone = plan(&runtime, &Observed { daemon: Err(Some(error)), ..later });
+        assert!(gone.conditions.is_false(REACHABLE) && gone.cpus == runtime.status.cpus);
+    }
+}

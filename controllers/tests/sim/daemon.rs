@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// CPUs of each daemon.
 pub const CPUS: u64 = 4;
 /// When a hold that nobody renewed counts no more.
-const HOLD_AGE: Duration = Duration::from_secs(30);
+pub const HOLD_AGE: Duration = Duration::from_secs(30);
 /// An image that is nowhere to be had.
 pub const NO_IMAGE: &str = "registry.invalid/none";
 
@@ -263,32 +263,18 @@ impl Driver for Liar {
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
         let daemon = self.reach(target).await?;
-        let answer = {
-            let mut state = daemon.state();
-            let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-            let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
-            let (held, asked) = (state.held(&keys), wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
-            if held + asked > total {
-                for key in keys {
-                    state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
-                }
-                let at = target.runtime.at();
-                let free = Cpus::from_millis(total.saturating_sub(held));
-                let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
-                Admitted::Short(Shortage { message, could_fit: asked <= total })
-            } else {
-                let mut shares = Vec::new();
-                for want in wants {
-                    let share = Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() };
-                    if state.of(&want.key, Purpose::Box).is_none() {
-                        let provider = target.runtime.provider();
-                        state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
-                    }
-                    shares.push(share);
-                }
-                Admitted::Held(shares)
-            }
-        };
+        if self.lies(15) {
+            // nobody waits for the answer any more, and the daemon does it all the same, some time
+            let at = target.runtime.at();
+            let (daemon, target, wants, after) = (daemon.clone(), target.clone(), wants.to_vec(), self.dice.millis(9000));
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                admitted(&daemon, &target, &wants);
+                daemon.check(&daemon.state());
+            });
+            return Err(DriverError::Unreachable { at, why: "it took too long".into() });
+        }
+        let answer = admitted(&daemon, target, wants);
         if matches!(answer, Admitted::Held(_)) {
             daemon.tell();
         }
@@ -434,6 +420,34 @@ impl Driver for Liar {
             }
         });
         Ok(stream.boxed())
+    }
+}
+
+/// Admission, as one moment: the real ones hold a lock.
+fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
+    let mut state = daemon.state();
+    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
+    let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
+    let (held, asked) = (state.held(&keys), wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
+    if held + asked > total {
+        for key in keys {
+            state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
+        }
+        let at = target.runtime.at();
+        let free = Cpus::from_millis(total.saturating_sub(held));
+        let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
+        Admitted::Short(Shortage { message, could_fit: asked <= total })
+    } else {
+        let mut shares = Vec::new();
+        for want in wants {
+            let share = Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() };
+            if state.of(&want.key, Purpose::Box).is_none() {
+                let provider = target.runtime.provider();
+                state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
+            }
+            shares.push(share);
+        }
+        Admitted::Held(shares)
     }
 }
 

@@ -81,7 +81,7 @@ impl Runners for FakeRunners {
             self.broken.lock().unwrap().push(format!("two runners for {epic}"));
         }
         tokio::time::sleep(self.dice.millis(30)).await;
-        if lies && self.dice.one_in(15) {
+        if lies && self.dice.one_in(3) {
             return Err(Error::new(ErrorKind::Internal, "the pipe broke"));
         }
         Ok(format!("runner of {epic}"))

@@ -266,10 +266,9 @@ impl Sim {
     /// The controllers end wherever they are, and begin again on what is there.
     async fn crash(&mut self) {
         self.pass(self.dice.millis(300)).await;
-        if self.dice.one_in(5) {
-            if let Some(running) = self.running.take() {
-                running.drain().await;
-            }
+        let orderly = self.dice.one_in(5);
+        if let Some(running) = self.running.take().filter(|_| orderly) {
+            running.drain().await;
         }
         self.running = None;
         self.tell("crash".into());

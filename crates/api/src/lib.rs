@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod condition;
 pub mod error;
+pub mod failpoint;
 pub mod grammar;
 pub mod journal;
 pub mod kinds;

@@ -4,13 +4,14 @@ use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::kinds::annotation;
 use hmz_api::{Error, Kind, Run};
 use hmz_store::{Store, StoreError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long a run that a verb owned may go without one after this daemon started: the verb finds us again meanwhile.
-const REATTACH: Duration = Duration::from_secs(20);
+/// How often runs are looked for that a verb owns and none is attached to. The second look in a row that finds one cancels
+/// it: a verb attaches after it has made its run, and finds the next daemon when one was killed.
+const REATTACH: Duration = Duration::from_secs(10);
 
 /// How many attempts a cancellation makes against other writers of the run.
 const ATTEMPTS: u32 = 16;
@@ -71,16 +72,21 @@ impl Drop for Hold {
     }
 }
 
-/// Cancels the runs whose verbs left, and those that no verb comes back to after a restart.
+/// Cancels the runs whose verbs left, and those that no verb comes to.
 pub async fn watch(store: Store, attached: Arc<Attached>, mut leavers: mpsc::UnboundedReceiver<String>) {
     let orphans = async {
-        tokio::time::sleep(REATTACH).await;
-        let runs = store.list::<Run>().await.unwrap_or_default();
-        for run in runs {
-            let owned = run.metadata.annotations.contains_key(annotation::ATTACHED);
-            if owned && !run.status.is_complete() && !attached.is_held(run.name()) {
+        let mut before = HashSet::new();
+        loop {
+            tokio::time::sleep(REATTACH).await;
+            let mut runs = store.list::<Run>().await.unwrap_or_default();
+            runs.retain(|run| {
+                let owned = run.metadata.annotations.contains_key(annotation::ATTACHED);
+                owned && !run.status.is_complete() && !attached.is_held(run.name())
+            });
+            for run in runs.iter().filter(|run| before.contains(&run.metadata.uid)) {
                 tell(&store, run.name()).await;
             }
+            before = runs.into_iter().map(|run| run.metadata.uid).collect();
         }
     };
     let leaving = async {

@@ -26,6 +26,11 @@ impl Files {
         Ok(Self { boxes: paths.boxes.clone(), program: guest_program(&paths.state)? })
     }
 
+    /// The copy of the running binary; runners are started from it too.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     fn dir(&self, key: &BoxKey) -> PathBuf {
         let text = format!("{}/{}/{}", key.instance, key.uid, key.incarnation);
         self.boxes.join(&hex(&Sha256::digest(text.as_bytes()))[..8])

@@ -1,9 +1,9 @@
 //! Runner processes, one a run. They outlive this daemon and are found again by pid and start time.
 
 use crate::process::ProcessId;
-use hmz_api::Error;
 use hmz_api::journal::Event;
 use hmz_api::launch::RunLaunch;
+use hmz_api::{Error, failpoint};
 use hmz_controllers::RunnerState;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -61,12 +61,15 @@ impl RunnerProcesses {
         let gone =
             || Error::failed("the run's runner ended at once").hint(format!("its log: {}", epic.join("runner.log").display()));
         let id = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(ProcessId::of).ok_or_else(gone)?;
+        failpoint::pass("runner.spawned");
         std::fs::write(&note, format!("{id}\n")).map_err(failed)?;
+        failpoint::pass("runner.noted");
         let mut line = serde_json::to_vec(launch).map_err(|e| Error::failed(format!("the run's launch: {e}")))?;
         line.push(b'\n');
         let mut stdin = child.stdin.take().ok_or_else(gone)?;
         stdin.write_all(&line).await.map_err(failed)?;
         stdin.flush().await.map_err(failed)?;
+        failpoint::pass("runner.launched");
         let (ended, name) = (self.ended.clone(), launch.name.clone());
         tokio::spawn(async move {
             // its stdin stays open as long as we live; what it exits with is in its journal

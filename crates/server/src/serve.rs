@@ -10,7 +10,6 @@ use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
 use hmz_store::Store;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,8 +22,6 @@ const IDLE: Duration = Duration::from_secs(60);
 pub struct Config {
     /// The paths of its HMZ_HOME, made.
     pub paths: Paths,
-    /// This executable, which is runner, supervisor and guest too.
-    pub executable: PathBuf,
     /// Its environment.
     pub env: BTreeMap<String, String>,
     /// Whether it ends when there is nothing to do.

@@ -45,7 +45,10 @@ pub(crate) fn build(
         docker_config_dir: config_dir(&config.env).unwrap_or_default(),
         clock: Arc::clone(&clock),
     }));
-    let (runners, ended) = RunnerProcesses::new(config.executable.clone());
+    let files = Files::new(paths)?;
+    // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
+    let executable = files.program().to_owned();
+    let (runners, ended) = RunnerProcesses::new(executable.clone());
     let runners = Arc::new(runners);
     let world = World {
         store: store.clone(),
@@ -53,8 +56,8 @@ pub(crate) fn build(
         clock,
         seed: Uuid::new_v4().as_u64_pair().0,
         instance,
-        runners: Arc::new(Runners { processes: Arc::clone(&runners), executable: config.executable.clone() }),
-        files: Arc::new(BoxFiles(Files::new(paths)?)),
+        runners: Arc::new(Runners { processes: Arc::clone(&runners), executable }),
+        files: Arc::new(BoxFiles(files)),
         probe: Arc::new(GuestProbe),
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),

@@ -115,24 +115,32 @@ fn terminals_of_the_tree_pass(world: &World) {
     let out = world.python(
         r#"import pty,fcntl,termios,struct
 def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
-def read_until(fd,what):
+def until(what):
     got=b''
-    while what not in got:
-        part=os.read(fd,4096)
-        got+=part
+    while what not in got: got+=os.read(fd,4096)
     return got
+def run(line):
+    os.write(fd,line+b"; echo e'n'd\n")
+    got=until(b'end\r\n').split(b'end\r\n')
+    # what is typed before the prompt may be lost when the shell sets the terminal
+    if b'ready> ' not in got[-1]: until(b'ready> ')
+    return got[0]
+job=b"python3 -c 'print(\"st\"+\"art\",flush=1); import time; time.sleep(100)'\n"
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)
     os.execvp('bash',['bash','--norc','--noprofile','-i'])
-os.write(fd,b"PS1=; test -t 0 && test -t 1 && echo is'a'tty; hostname; stty size; echo into >/dev/tty; tty; echo e'n'd1\n")
-got=read_until(fd,b'end1')
+until(b'# ')
+run(b"PS1='rea''dy> '")
+got=run(b"test -t 0 && test -t 1 && echo is'a'tty; hostname; stty size; echo into >/dev/tty; tty")
 print(b'isatty' in got, b'thebox' in got, b'30 90' in got, b'into' in got)
 size(fd,31,91)
-os.write(fd,b"stty size; echo e'n'd2\n"); print(b'31 91' in read_until(fd,b'end2'))
-os.write(fd,b"sh -c 'echo st''a''rt; sleep 100'\n"); read_until(fd,b'start')
-os.write(fd,b'\x03'); os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in read_until(fd,b'end3'))
-os.write(fd,b"sh -c 'echo st''o''p; sleep 100'\n"); read_until(fd,b'stop'); os.write(fd,b'\x1a'); os.write(fd,b"jobs; kill %1; echo e'n'd4\n"); print(b'Stopped' in read_until(fd,b'end4'))
+print(b'31 91' in run(b'stty size'))
+os.write(fd,job); until(b'start'); os.write(fd,b'\x03'); until(b'ready> ')
+print(b'rc=130' in run(b'echo rc=$?'))
+os.write(fd,job); until(b'start'); os.write(fd,b'\x1a'); until(b'ready> ')
+print(b'Stopped' in run(b'jobs; kill -9 %1'))
+while b'Stopped' in run(b'jobs'): pass
 os.write(fd,b'exit 9\n'); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"#,
     );
     assert_eq!(out.good(), "True True True True\nTrue\nTrue\nTrue\n9");

@@ -90,25 +90,32 @@ fn shell_on_a_terminal(world: &World) {
     let script = r#"
 import pty,os,sys,time,fcntl,termios,struct
 def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
-def until(fd,what):
+def until(what):
     got=b''
     while what not in got: got+=os.read(fd,4096)
     return got
+def run(line):
+    os.write(fd,line+b"; echo e'n'd\n")
+    got=until(b'end\r\n').split(b'end\r\n')
+    # what is typed before the prompt may be lost when the shell sets the terminal
+    if b'ready> ' not in got[-1]: until(b'ready> ')
+    return got[0]
+job=b"python3 -c 'print(\"st\"+\"art\",flush=1); import time; time.sleep(100)'\n"
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)
     os.execv(sys.argv[1],[sys.argv[1],'run-shell',sys.argv[2],'tty','bash','--norc','--noprofile','-i'])
-
-os.write(fd,b"PS1=; test -t 0 && echo is'a'tty; hostname; stty size; echo e'n'd1\n")
-got=until(fd,b'end1'); print(b'isatty' in got, b'thebox' in got, b'30 90' in got)
+until(b'# ')
+run(b"PS1='rea''dy> '")
+got=run(b"test -t 0 && echo is'a'tty; hostname; stty size")
+print(b'isatty' in got, b'thebox' in got, b'30 90' in got)
 print(bool(termios.tcgetattr(fd)[3] & termios.ICANON))
 size(fd,31,91)
 end=time.time()+60
-while time.time()<end:
-    os.write(fd,b"stty size; echo e'n'd2\n")
-    if b'31 91' in until(fd,b'end2'): print('resized'); break
-os.write(fd,b"sh -c 'echo st''a''rt; sleep 100'\n"); until(fd,b'start'); os.write(fd,b'\x03')
-os.write(fd,b"echo rc=$? e'n'd3\n"); print(b'rc=130' in until(fd,b'end3'))
+while b'31 91' not in run(b'stty size'): assert time.time()<end
+print('resized')
+os.write(fd,job); until(b'start'); os.write(fd,b'\x03'); until(b'ready> ')
+print(b'rc=130' in run(b'echo rc=$?'))
 os.write(fd,b'exit 9\n')
 try:
     while os.read(fd,4096): pass

@@ -10,6 +10,7 @@ use super::session::Session;
 use super::{capacity, empty_image, names};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, Purpose, Want};
+use hmz_api::failpoint;
 use hmz_api::kinds::Share;
 use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
@@ -34,8 +35,11 @@ pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, Dr
     let began = Instant::now();
     loop {
         let lock = take_lock(session, began).await?;
+        failpoint::pass("docker.lock");
         let inside = critical(session, &lock, &total, wants).await;
+        failpoint::pass("docker.admitted");
         let released = session.remove_id(&lock).await;
+        failpoint::pass("docker.released");
         match inside? {
             Inside::Done(admitted) => {
                 // a lock that could not be released ages out
@@ -82,7 +86,10 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
         }
         let next = of(&want.key).map(|l| l.generation).max().unwrap_or(0) + 1;
         match create_hold(session, &want.key, want.run, &share, next).await {
-            Ok(id) => made.push(id),
+            Ok(id) => {
+                failpoint::pass("docker.hold");
+                made.push(id);
+            }
             Err(e) => {
                 result = Err(e);
                 break;

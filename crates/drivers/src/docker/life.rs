@@ -7,6 +7,7 @@ use super::{admission, container, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
+use hmz_api::failpoint;
 use serde_json::Value;
 
 /// How often the name may turn out to be taken by something that is then gone.
@@ -23,6 +24,7 @@ pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, Dri
     match started(session, spec, &mut adopted).await {
         Ok(started) => {
             forget(session, &spec.key, |l| l.purpose == Purpose::Hold).await?;
+            failpoint::pass("docker.unheld");
             Ok(started)
         }
         Err(e) => {
@@ -64,6 +66,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         }
         has_workdir(session, spec).await?;
         let Some(id) = create(session, spec, &name).await? else { continue };
+        failpoint::pass("docker.created");
         // from here on the box itself counts; before, its hold has to have counted
         let (listed, now) = session.of_key(&spec.key).await?;
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
@@ -72,6 +75,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
         let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
         began?;
+        failpoint::pass("docker.started");
         return running(session, &id, &name).await?.ok_or_else(|| ended_at_once(session, spec));
     }
     Err(DriverError::Transient(format!("{}: the name {name} is taken and free by turns", session.at())))
@@ -134,6 +138,7 @@ fn ended_at_once(session: &Session<'_>, spec: &BoxSpec) -> DriverError {
 /// The daemon does not answer or cannot remove it.
 pub async fn remove(session: &Session<'_>, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
     let n = forget(session, key, |_| true).await?;
+    failpoint::pass("docker.removed");
     Ok(if n > 0 { RemoveOutcome::Removed } else { RemoveOutcome::Absent })
 }
 

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use hmz_api::kinds::{Admission, RuntimeSource, annotation};
 use hmz_api::rest::{Applied, ApplyRequest, ApplyResult};
-use hmz_api::{AnyResource, Error, ErrorKind, Metadata, RuntimeRef, name};
+use hmz_api::{AnyResource, Error, ErrorKind, Metadata, RuntimeRef, failpoint, name};
 use hmz_store::StoreError;
 
 /// How many attempts one resource makes against other writers.
@@ -48,7 +48,10 @@ async fn one(api: &Api, request: &ApplyRequest, mut wanted: AnyResource) -> Resu
                 api.callers.forget(uid);
             }
             match made {
-                Ok(made) => return Ok((made.metadata().name.clone(), Applied::Created)),
+                Ok(made) => {
+                    failpoint::pass("apply.created");
+                    return Ok((made.metadata().name.clone(), Applied::Created));
+                }
                 Err(StoreError::AlreadyExists { .. }) => continue,
                 Err(e) => return Err(e.into()),
             }

@@ -24,9 +24,9 @@ pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -
     // a watcher that lagged behind is told by the end of its stream, and looks again
     let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
         move |change: Result<WatchEvent, StoreError>| {
-            let line = change.ok().and_then(|event| match event.change {
-                Change::Applied(resource) => Some(WatchLine::Modified(resource)),
-                Change::Deleted(resource) => Some(WatchLine::Deleted(resource)),
+            let line = change.ok().map(|event| match event.change {
+                Change::Applied(resource) => WatchLine::Modified(resource),
+                Change::Deleted(resource) => WatchLine::Deleted(resource),
             });
             std::future::ready(line)
         },

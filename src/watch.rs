@@ -1,0 +1,150 @@
+//! A watch that outlives its daemon: when the stream breaks, the next daemon is found or started, and what went away
+//! meanwhile is told as if it had been seen going.
+
+use futures::stream::{BoxStream, StreamExt, unfold};
+use hmz_api::rest::WatchLine;
+use hmz_api::{AnyResource, Error};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How often in a row a stream that broke is opened again.
+const LOST: u32 = 5;
+
+/// One connection's lines.
+pub type Lines = BoxStream<'static, Result<WatchLine, Error>>;
+
+struct State<F> {
+    open: F,
+    lines: Lines,
+    known: BTreeMap<String, AnyResource>,
+    /// What the listing of a stream that was opened again has had so far.
+    listed: Option<BTreeSet<String>>,
+    /// The listing has been told as whole.
+    told: bool,
+    due: VecDeque<WatchLine>,
+    lost: u32,
+    ended: bool,
+}
+
+/// The lines of `first`, and of what `open` opens when that breaks. There is one bookmark.
+pub fn steady<F, O>(first: Lines, open: F) -> Lines
+where
+    F: Fn() -> O + Send + 'static,
+    O: Future<Output = Result<Lines, Error>> + Send,
+{
+    let state = State {
+        open,
+        lines: first,
+        known: BTreeMap::new(),
+        listed: None,
+        told: false,
+        due: VecDeque::new(),
+        lost: 0,
+        ended: false,
+    };
+    unfold(state, |mut state| async move {
+        loop {
+            if let Some(line) = state.due.pop_front() {
+                return Some((Ok(line), state));
+            }
+            if state.ended {
+                return None;
+            }
+            let broke = match state.lines.next().await {
+                Some(Ok(line)) => {
+                    state.take(line);
+                    continue;
+                }
+                Some(Err(e)) => e,
+                None => Error::failed("the daemon ended"),
+            };
+            state.lost += 1;
+            match (state.open)().await {
+                Ok(lines) if state.lost < LOST => {
+                    state.lines = lines;
+                    state.listed = Some(BTreeSet::new());
+                }
+                other => {
+                    if let Some(e) = other.err().or(Some(broke)).filter(|_| state.lost >= LOST) {
+                        state.ended = true;
+                        return Some((Err(e), state));
+                    }
+                }
+            }
+        }
+    })
+    .boxed()
+}
+
+impl<F> State<F> {
+    fn take(&mut self, line: WatchLine) {
+        self.lost = 0;
+        match line {
+            WatchLine::Modified(resource) => {
+                let metadata = resource.metadata();
+                let (name, uid) = (metadata.name.clone(), metadata.uid);
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(name.clone());
+                }
+                if let Some(before) = self.known.insert(name, resource.clone())
+                    && before.metadata().uid != uid
+                {
+                    self.due.push_back(WatchLine::Deleted(before));
+                }
+                self.due.push_back(WatchLine::Modified(resource));
+            }
+            WatchLine::Deleted(resource) => {
+                self.known.remove(&resource.metadata().name);
+                self.due.push_back(WatchLine::Deleted(resource));
+            }
+            WatchLine::Bookmark => {
+                if let Some(listed) = self.listed.take() {
+                    let (left, gone) = std::mem::take(&mut self.known).into_iter().partition(|(name, _)| listed.contains(name));
+                    self.known = left;
+                    let gone: BTreeMap<String, AnyResource> = gone;
+                    self.due.extend(gone.into_values().map(WatchLine::Deleted));
+                }
+                if !self.told {
+                    self.told = true;
+                    self.due.push_back(WatchLine::Bookmark);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::kinds::FlowSpec;
+    use hmz_api::{Flow, Resource};
+    use std::sync::Mutex;
+
+    fn there(name: &str) -> WatchLine {
+        let mut flow = Resource::<Flow>::new(name, FlowSpec::default());
+        flow.metadata.uid = Some(uuid::Uuid::nil());
+        WatchLine::Modified(AnyResource::Flow(Box::new(flow)))
+    }
+
+    fn stream(lines: Vec<WatchLine>) -> Lines {
+        futures::stream::iter(lines.into_iter().map(Ok)).boxed()
+    }
+
+    #[tokio::test]
+    async fn what_went_while_the_daemon_was_away_is_told() {
+        let next = Mutex::new(vec![stream(vec![there("a"), there("c"), WatchLine::Bookmark])]);
+        let open = move || {
+            let next = next.lock().unwrap().pop().ok_or_else(|| Error::failed("nobody is there"));
+            std::future::ready(next)
+        };
+        let told: Vec<String> = steady(stream(vec![there("a"), there("b"), WatchLine::Bookmark]), open)
+            .map(|line| match line {
+                Ok(WatchLine::Modified(r)) => format!("+{}", r.metadata().name),
+                Ok(WatchLine::Deleted(r)) => format!("-{}", r.metadata().name),
+                Ok(WatchLine::Bookmark) => "=".into(),
+                Err(e) => e.message,
+            })
+            .collect()
+            .await;
+        assert_eq!(told, ["+a", "+b", "=", "+a", "+c", "-b", "nobody is there"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! The docker daemon is away for a while, or does not answer.
+
+use crate::scene::{Scene, condition};
+use crate::support::{LIMIT, docker, eventually};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// What the way to the daemon does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// Nobody is at the socket any more.
+    Cut,
+    /// Whoever connects is let in and hears nothing.
+    Silent,
+}
+
+/// A socket between hmz and the docker daemon.
+struct Proxy {
+    socket: PathBuf,
+    way: Arc<Mutex<(Way, Vec<UnixStream>)>>,
+}
+
+impl Proxy {
+    fn new(dir: &Path) -> Self {
+        let host = docker::host().unwrap_or_else(|| "unix:///var/run/docker.sock".into());
+        let real = PathBuf::from(host.strip_prefix("unix://").expect("the daemon is reached over a socket"));
+        let socket = dir.join("proxy.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let way: Arc<Mutex<(Way, Vec<UnixStream>)>> = Arc::new(Mutex::new((Way::Open, Vec::new())));
+        let state = way.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let mut state = state.lock().unwrap();
+                state.1.push(client.try_clone().unwrap());
+                if state.0 == Way::Open {
+                    let daemon = UnixStream::connect(&real).unwrap();
+                    state.1.push(daemon.try_clone().unwrap());
+                    pass(client.try_clone().unwrap(), daemon.try_clone().unwrap());
+                    pass(daemon, client);
+                } else if state.0 == Way::Cut {
+                    let _ = client.shutdown(Shutdown::Both);
+                }
+            }
+        });
+        Self { socket, way }
+    }
+
+    /// From now on it is so; what was connected is cut off.
+    fn set(&self, way: Way) {
+        let mut state = self.way.lock().unwrap();
+        state.0 = way;
+        for stream in state.1.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        let aside = self.socket.with_extension("aside");
+        if way == Way::Cut {
+            std::fs::rename(&self.socket, aside).unwrap();
+        } else if aside.exists() {
+            std::fs::rename(aside, &self.socket).unwrap();
+        }
+    }
+}
+
+fn pass(mut from: UnixStream, mut to: UnixStream) {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+fn scene() -> (Scene, Proxy) {
+    let scene = Scene::new();
+    let proxy = Proxy::new(scene.home.root());
+    let settings = std::fs::read_to_string(scene.home.hmz_home().join("settings.yaml")).unwrap();
+    scene.home.settings(&settings.replace("endpoint: local", &format!("endpoint: unix://{}", proxy.socket.display())));
+    (scene, proxy)
+}
+
+#[test]
+fn a_daemon_that_is_away_for_a_while_changes_nothing() {
+    let (scene, proxy) = scene();
+    let _ = scene.apply(&scene.environment_manifest("e", "  restart: always\n")).ok();
+    scene.condition("env/e", "Ready", "True");
+    let container_of_e = scene.container();
+    scene.begin("r");
+    let before = scene.home.containers();
+    proxy.set(Way::Cut);
+    let runtime = format!("runtime/docker:{}", scene.runtime);
+    let (_, message) = scene.condition_one_of(&runtime, "Reachable", &["False", "Unknown"]);
+    assert!(!message.is_empty());
+    // nothing is known to be gone, so nothing is said to be, and nothing is started in its place
+    scene.condition_one_of("env/e", "Ready", &["Unknown"]);
+    assert_eq!(scene.home.containers(), before);
+    // what needs the daemon waits, and the run, which does not, ends
+    let _ = scene.home.hmz(["delete", "env/e", "--no-wait"]).run().ok();
+    scene.go();
+    assert_eq!(scene.complete("r").0, "Succeeded");
+    let env = scene.get("env/e");
+    assert!(!env.is_null(), "it is not gone before its box is");
+    proxy.set(Way::Open);
+    let _ = scene.home.hmz(["wait", "--for=delete", "env/e", "--timeout", "100s"]).run().ok();
+    scene.condition(&runtime, "Reachable", "True");
+    scene.assert_nothing_left();
+    assert!(before.contains(&container_of_e));
+}
+
+#[test]
+fn an_environment_heals_when_its_daemon_is_back() {
+    let (scene, proxy) = scene();
+    let _ = scene.apply(&scene.environment_manifest("e", "")).ok();
+    scene.condition("env/e", "Ready", "True");
+    let there = scene.container();
+    proxy.set(Way::Cut);
+    scene.condition_one_of("env/e", "Ready", &["Unknown"]);
+    // a daemon of ours that comes up meanwhile finds the same
+    scene.kill_daemon();
+    scene.condition_one_of("env/e", "Ready", &["Unknown"]);
+    proxy.set(Way::Open);
+    scene.condition("env/e", "Ready", "True");
+    assert_eq!(scene.container(), there);
+    let _ = scene.home.hmz(["sh", "env/e", "--", "true"]).run().ok();
+    let _ = scene.home.hmz(["delete", "env/e"]).run().ok();
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn a_daemon_that_never_answers_hangs_no_verb() {
+    let (scene, proxy) = scene();
+    proxy.set(Way::Silent);
+    let _ = scene.apply(&scene.environment_manifest("e", "")).ok();
+    let _ = scene.apply(&scene.run_manifest("r", "")).ok();
+    for words in [&["get", "all"][..], &["get", "runtimes"], &["describe", "env/e"], &["describe", "run/r"], &["version"]] {
+        let _ = scene.home.hmz(words).limit(std::time::Duration::from_secs(20)).run().ok();
+    }
+    // the verb that belongs to a terminal can be left at any moment
+    let mut exec = scene.exec().start();
+    eventually("the run of exec is there", LIMIT, || (scene.list("runs").len() == 2).then_some(()));
+    exec.signal(rustix::process::Signal::INT);
+    exec.wait_for("ending the run");
+    exec.signal(rustix::process::Signal::INT);
+    let _ = exec.wait().expect_code(130);
+    proxy.set(Way::Open);
+    scene.condition("env/e", "Ready", "True");
+    scene.go();
+    assert_eq!(scene.complete("r").0, "Succeeded");
+    let _ = scene.home.hmz(["delete", "env/e"]).run().ok();
+    scene.assert_nothing_left();
+    assert_eq!(condition(&scene.get("run/r"), "Complete").unwrap().0, "True");
+}
