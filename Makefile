@@ -5,7 +5,7 @@ CARGO ?= cargo
 export PROFILE CARGO YES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build fmt clippy testbed testbed-down
+.PHONY: help demo test bench build fmt clippy testbed testbed-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,3 +31,6 @@ testbed: ## a docker daemon with the tests' images, and the agent CLI
 
 testbed-down: ## stop what `make testbed` started
 	@tests/testbed/down
+
+bench: ## the figures, each measured beside its baseline (BENCH_ROUNDS=9; BENCH='ready command' for a part)
+	@scripts/bench.sh $(BENCH)

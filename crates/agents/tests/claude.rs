@@ -18,6 +18,14 @@ use tokio_util::sync::CancellationToken;
 /// Against hanging only.
 const LIMIT: Duration = Duration::from_secs(120);
 
+#[test]
+fn a_key_in_the_environment_leaves_the_sign_in_unread_and_the_state_file_readable() {
+    let world = World::new("http://127.0.0.1:9");
+    let fence = Claude.fence(&world.start(None), "id");
+    assert!(fence.read.contains(&world.home().join(".claude.json")), "claude tries for seconds to read one it may not");
+    assert!(!fence.read.contains(&world.home().join(".claude")));
+}
+
 async fn ask(session: &mut dyn Session, prompt: &str) -> (TurnEnd, Vec<Event>) {
     ask_until(session, prompt, &CancellationToken::new(), |_| false).await
 }

@@ -19,6 +19,7 @@ mod supervisor;
 mod sys;
 mod tree;
 pub mod tty;
+mod workers;
 
 pub use config::{CliFence, ExecPolicy, SupervisorConfig};
 pub use error::AnchorError;

@@ -3,6 +3,7 @@
 use crate::AnchorError;
 use crate::descriptors::Borders;
 use crate::policy::Target;
+use crate::workers::Workers;
 use hmz_standin::protocol::{ALIVE, EMPTY, EXITED, Hello, MAGIC, MAX_BLOCK, MAX_CWD, MAX_FDS, SIGNALED};
 use hmz_wire::{Bytes, Client, CommandEvent, Spawn, Status};
 use rustix::io::IoSliceMut;
@@ -25,6 +26,8 @@ pub(crate) struct Sessions {
     pub(crate) env_allow: Vec<String>,
     /// The directories both sides have.
     pub(crate) shared: Vec<PathBuf>,
+    /// The threads that serve.
+    pub(crate) workers: Arc<Workers>,
 }
 
 /// What a stand-in said.
@@ -40,12 +43,11 @@ struct Introduction {
 }
 
 impl Sessions {
-    /// Serves the stand-in at the other end of `socket` in a thread of its own.
+    /// Serves the stand-in at the other end of `socket` in another thread.
     pub(crate) fn begin(self: &Arc<Self>, socket: UnixStream, target: Target) {
         let own = Arc::clone(self);
         // without a thread the socket closes, which the stand-in takes for our end
-        let _ =
-            std::thread::Builder::new().name("command".into()).stack_size(256 << 10).spawn(move || own.serve(&socket, target));
+        let _ = self.workers.give(move || own.serve(&socket, target));
     }
 
     fn serve(&self, socket: &UnixStream, target: Target) {
@@ -88,8 +90,7 @@ impl Sessions {
         drop(crossing.fds);
         let id = command.id;
         let (client, ears) = (self.client.clone(), socket.try_clone().map_err(AnchorError::io("duplicate a descriptor"))?);
-        let listener = std::thread::Builder::new().name("signals".into()).stack_size(128 << 10);
-        listener.spawn(move || forward(&client, id, ears)).map_err(AnchorError::io("start a thread"))?;
+        self.workers.give(move || forward(&client, id, ears)).map_err(AnchorError::io("start a thread"))?;
         loop {
             match command.next() {
                 // who waits for the end of that stream waits for the command alone

@@ -84,12 +84,14 @@ fn start(
     notify::can_trace(cli).map_err(|e| {
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
     })?;
+    sys::wake_here(listener.as_fd());
     let client = connect(&config.place)?;
     let sessions = Arc::new(Sessions {
         client: client.clone(),
         borders: Borders::new(policy.shared(), cli.as_raw())?,
         env_allow: config.env_allow.clone(),
         shared: policy.shared().to_vec(),
+        workers: Arc::default(),
     });
     let notifier = Notifier { listener, standin, policy: Arc::clone(policy), client, sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());

@@ -1,6 +1,7 @@
 //! Docker: a box is a container on a daemon reached over a Unix socket.
 //!
-//! Nothing is remembered between calls but which API version an endpoint speaks: the truth is what the daemon lists.
+//! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
+//! what the daemon lists.
 
 mod admission;
 mod api;
@@ -26,10 +27,10 @@ use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::kinds::Endpoint;
 use serde_json::Value;
-use session::Session;
+use session::{Machine, Session};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Who makes containers.
@@ -72,7 +73,15 @@ impl Default for Limits {
 pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
-    spoken: Mutex<HashMap<PathBuf, Api>>,
+    spoken: Mutex<HashMap<PathBuf, Spoken>>,
+}
+
+/// A daemon that was spoken to.
+#[derive(Clone)]
+struct Spoken {
+    api: Api,
+    /// What it said last of its machine.
+    machine: Arc<Mutex<Option<Machine>>>,
 }
 
 impl DockerDriver {
@@ -90,16 +99,17 @@ impl DockerDriver {
         let at = target.runtime.at();
         let socket = socket_of(target)?;
         let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&socket).cloned();
-        let api = match known {
-            Some(api) => api,
+        let Spoken { api, machine } = match known {
+            Some(spoken) => spoken,
             None => {
                 let api = Api::new(socket.clone(), self.limits.call);
                 let api = api.clone().negotiate().await.map_err(|f| session::unreachable(&at, &api, &f.to_string()))?;
-                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket, api.clone());
-                api
+                let spoken = Spoken { api, machine: Arc::default() };
+                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket, spoken.clone());
+                spoken
             }
         };
-        Ok(Session { api, target, who: &self.who, limits: &self.limits })
+        Ok(Session { api, machine, target, who: &self.who, limits: &self.limits })
     }
 }
 

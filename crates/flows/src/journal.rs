@@ -25,7 +25,7 @@ const LONGEST: usize = 4 << 20;
 const LONGEST_TEXT: usize = 1 << 20;
 
 /// How often a follower looks for more.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Whom a record is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -109,8 +109,10 @@ pub(super) fn fence(start: &SessionStart, session: &str) -> CliFence {
         fence.write.push(state.project(Path::new(&start.place.workdir)));
         if !key_in_environment(&start.caller) {
             // a rule on the file of the sign-in would not outlive its renewal, which puts a new file in its place
-            fence.read.extend([state.config, state.global]);
+            fence.read.push(state.config);
         }
+        // one that is there and cannot be read is tried again for 0.65 s each time, ten times a session
+        fence.read.push(state.global);
     }
     // a node script needs its node
     fence.read.extend(start.installed.executables.iter().cloned());

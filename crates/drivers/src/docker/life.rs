@@ -72,7 +72,9 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
             return Err(admission::aged_out(session, &spec.key));
         }
-        run(session, spec, &id).await?;
+        // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
+        let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
+        began?;
         failpoint::pass("docker.started");
         return running(session, &id, &name).await?.ok_or_else(|| ended_at_once(session, spec));
     }
@@ -90,8 +92,8 @@ async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), Driver
 
 /// Creates the container; `None` when the name was taken at this moment.
 async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
-    let (image_labels, info) = tokio::try_join!(image::labels(session, &spec.image), session.info())?;
-    let place = container::Place { who: session.who, provider: session.provider(), rootless: super::is_rootless(&info) };
+    let (image_labels, rootless) = tokio::try_join!(image::labels(session, &spec.image), session.is_rootless())?;
+    let place = container::Place { who: session.who, provider: session.provider(), rootless };
     let body = container::body(place, spec, &image_labels);
     match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
         Ok(answer) => session.id_of(&answer.json).map(Some),

@@ -9,11 +9,35 @@ use crate::types::{BoxKey, Target};
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long what a daemon said of its machine is good for. `/info` is by far its slowest answer, and several pieces of one
+/// start need it.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What a daemon says of itself that no container changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    cpus: Cpus,
+    memory: Memory,
+    rootless: bool,
+    learned: Instant,
+}
+
+impl Machine {
+    fn of(info: &Value) -> Self {
+        let (cpus, memory) = machine(info);
+        Self { cpus, memory, rootless: super::is_rootless(info), learned: Instant::now() }
+    }
+}
 
 /// A daemon, spoken to for one target.
 pub struct Session<'a> {
     /// The connection.
     pub api: Api,
+    /// What the daemon said last of its machine.
+    pub machine: Arc<Mutex<Option<Machine>>>,
     /// The runtime.
     pub target: &'a Target,
     /// Who asks.
@@ -68,7 +92,26 @@ impl Session<'_> {
         if let Some(first) = errors.iter().find_map(Value::as_str) {
             return Err(unreachable(&self.at(), &self.api, first));
         }
+        let learned = Machine::of(&info.json);
+        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned);
         Ok(info.json)
+    }
+
+    /// What it said of its machine a moment ago, or says now.
+    async fn machine(&self) -> Result<Machine, DriverError> {
+        let known = *self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.filter(|machine| machine.learned.elapsed() < FRESH) {
+            return Ok(known);
+        }
+        Ok(Machine::of(&self.info().await?))
+    }
+
+    /// Whether the daemon runs without root.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn is_rootless(&self) -> Result<bool, DriverError> {
+        Ok(self.machine().await?.rootless)
     }
 
     /// What the runtime hands out: what was saved, else what the daemon has.
@@ -81,8 +124,7 @@ impl Session<'_> {
         if let (Some(cpus), Some(memory)) = (spec.cpus, spec.memory) {
             return Ok(Total { cpus, memory, containers });
         }
-        let info = self.info().await?;
-        let (cpus, memory) = machine(&info);
+        let Machine { cpus, memory, .. } = self.machine().await?;
         Ok(Total { cpus: spec.cpus.unwrap_or(cpus), memory: spec.memory.unwrap_or(memory), containers })
     }
 

@@ -1,0 +1,91 @@
+//! The figures this project promises, each measured beside its baseline in one run: `make bench`.
+//!
+//! `BENCH_ROUNDS` says how many rounds each takes, words on the command line which parts are measured, and
+//! `HMZ_TEST_PROGRAM` names another build of `hmz` to measure.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what cannot be measured ends its part by a panic")]
+
+#[path = "../tests/provider/mod.rs"]
+mod provider;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+#[path = "figures/command.rs"]
+mod command;
+#[path = "figures/files.rs"]
+mod files;
+#[path = "figures/http.rs"]
+mod http;
+#[path = "figures/idle.rs"]
+mod idle;
+#[path = "figures/job.rs"]
+mod job;
+#[path = "figures/output.rs"]
+mod output;
+#[path = "figures/ready.rs"]
+mod ready;
+#[path = "figures/rounds.rs"]
+mod rounds;
+#[path = "figures/session.rs"]
+mod session;
+#[path = "figures/table.rs"]
+mod table;
+#[path = "figures/verbs.rs"]
+mod verbs;
+#[path = "figures/work.rs"]
+mod work;
+#[path = "figures/world.rs"]
+mod world;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use table::Figure;
+
+/// A part, its name, and what it measures.
+const PARTS: [(&str, fn(usize) -> Vec<Figure>); 7] = [
+    ("job", job::measure),
+    ("ready", ready::measure),
+    ("command", command::measure),
+    ("files", files::measure),
+    ("output", output::measure),
+    ("verbs", verbs::measure),
+    ("idle", idle::measure),
+];
+
+/// How many rounds, when nobody says.
+const ROUNDS: usize = 9;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(done) = work::play(&words) {
+        return done;
+    }
+    if !words.iter().any(|word| word == "--bench") {
+        println!("figures are measured by `make bench`");
+        return ExitCode::SUCCESS;
+    }
+    let rounds = match std::env::var("BENCH_ROUNDS").ok().filter(|n| !n.is_empty()).map(|n| n.parse()) {
+        None => ROUNDS,
+        Some(Ok(n @ 1..)) => n,
+        Some(_) => {
+            eprintln!("BENCH_ROUNDS is the number of rounds, from 1");
+            return ExitCode::from(2);
+        }
+    };
+    let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
+    let (mut figures, mut missing) = (Vec::new(), Vec::new());
+    for (name, measure) in PARTS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
+        eprintln!("measuring {name} …");
+        match catch_unwind(|| measure(rounds)) {
+            Ok(found) => figures.extend(found),
+            Err(_) => missing.push(*name),
+        }
+    }
+    print!("{}", table::table(&figures));
+    println!("\n{rounds} rounds; measured and baseline are medians, a ratio is the median of the rounds' own ratios");
+    if missing.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("could not be measured: {}", missing.join(", "));
+    ExitCode::FAILURE
+}
