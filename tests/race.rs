@@ -92,7 +92,8 @@ fn five_environments_of_one_run_start_concurrently() {
     let scene = Scene::new();
     let roles = ["a", "b", "c", "d", "e"];
     let environments: Vec<String> = roles.iter().map(|r| format!("{r}: {{image: 'busybox:latest'}}")).collect();
-    let steps: Vec<String> = roles.iter().map(|r| format!("    - exec: {{environment: {r}, run: 'touch was-{r}'}}\n")).collect();
+    let steps: Vec<String> =
+        roles.iter().map(|r| format!("    - exec: {{environment: {r}, command: 'touch was-{r}'}}\n")).collect();
     let flow = format!(
         "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: five}}\nspec:\n  description: Five boxes.\n  environments: {{{}}}\n  \
          steps:\n{}",
@@ -140,6 +141,7 @@ fn five_environments_of_one_run_start_concurrently() {
 #[test]
 fn ten_environments_in_room_for_five() {
     let scene = Scene::with("      max_containers: 5\n");
+    let _ = scene.home.hmz(["version"]).run().ok();
     let instance = || scene.home.label().expect("a daemon has been there");
     for round in 0..GANGS {
         let manifests: Vec<String> =
