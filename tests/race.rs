@@ -46,7 +46,7 @@ fn of_two_homes_that_race_for_two_thirds_exactly_one_is_admitted() {
     let share = CPUS / 3 * 2;
     for scene in [&one, &other] {
         asks_for(scene, "shared", share);
-        let _ = scene.home.hmz(["version"]).run().ok();
+        let _ = scene.home.hmz(["get", "runs"]).run().ok();
     }
     let sentence = format!("CPUs free, and 'box' asks for {share}");
     let mut won = [0; 2];
@@ -141,7 +141,7 @@ fn five_environments_of_one_run_start_concurrently() {
 #[test]
 fn ten_environments_in_room_for_five() {
     let scene = Scene::with("      max_containers: 5\n");
-    let _ = scene.home.hmz(["version"]).run().ok();
+    let _ = scene.home.hmz(["get", "runs"]).run().ok();
     let instance = || scene.home.label().expect("a daemon has been there");
     for round in 0..GANGS {
         let manifests: Vec<String> =
