@@ -16,9 +16,6 @@ use std::time::Duration;
 
 /// How long events of a daemon are gathered before anybody is woken.
 const GATHER: Duration = Duration::from_millis(100);
-/// How soon a runtime is looked at after something on it changed. What it hands out is told, and nobody decides by it; a
-/// start is many changes, and each look makes the daemon slower for it.
-const SETTLE: Duration = Duration::from_millis(500);
 /// How soon a run that waits for several daemons tries again after an event.
 const SEVERAL: Duration = Duration::from_secs(2);
 
@@ -109,7 +106,7 @@ async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: b
             if declared {
                 wake.environments.ask(name, "it changed");
                 for runtime in [Some(&env.spec.runtime), env.status.used.as_ref()].into_iter().flatten() {
-                    wake.runtimes.ask_after(runtime.resource_name(), SETTLE, "an environment changed");
+                    wake.runtimes.ask(runtime.resource_name(), "an environment changed");
                 }
             }
             if let Some(owner) = owner_run(env).filter(|_| declared || observed) {
@@ -125,7 +122,7 @@ async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: b
                     wake.environments.ask(env, "its run changed");
                 }
                 for place in run.spec.environments.values().map(hmz_api::kinds::EnvironmentRequest::place) {
-                    wake.runtimes.ask_after(place.runtime.resource_name(), SETTLE, "a run changed");
+                    wake.runtimes.ask(place.runtime.resource_name(), "a run changed");
                 }
             }
         }
@@ -165,7 +162,7 @@ async fn users(world: &World, wake: &Wakers, runtime: &str, reason: &'static str
 pub(crate) async fn daemon_changed(world: &World, wake: &Wakers, runtime: &RuntimeRef) {
     tokio::time::sleep(GATHER).await;
     let name = runtime.resource_name();
-    wake.runtimes.ask_after(&name, SETTLE, "its daemon changed");
+    wake.runtimes.ask_after(&name, GATHER, "its daemon changed");
     if let Err(error) = users(world, wake, &name, "its daemon changed").await {
         tracing::debug!(%error, "nobody was woken; the periodic look finds it");
     }
