@@ -41,8 +41,11 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use table::Figure;
 
-/// A part, its name, and what it measures.
-const PARTS: [(&str, fn(usize) -> Vec<Figure>); 7] = [
+/// What a part is called, and what it measures in so many rounds.
+type Part = (&'static str, fn(usize) -> Vec<Figure>);
+
+/// The parts, in the order of the table.
+const PARTS: [Part; 7] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
