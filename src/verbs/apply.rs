@@ -7,7 +7,7 @@ use crate::{edge, show};
 use futures::StreamExt;
 use hmz_api::kinds::condition;
 use hmz_api::rest::{ApplyRequest, WatchLine};
-use hmz_api::{AnyResource, Conditions, Error};
+use hmz_api::{AnyResource, Condition, Conditions, Error};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -74,7 +74,8 @@ async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
 
 fn verdict_of(resource: &AnyResource) -> Option<Result<(), Error>> {
     let refused = |conditions: &Conditions, kind: &str| {
-        conditions.get(kind).filter(|c| c.reason == "Refused").map(|c| Err(show::refusal(&c.message)))
+        let refused = |c: &&Condition| matches!(c.reason.as_str(), "Refused" | "RuntimeMissing");
+        conditions.get(kind).filter(refused).map(|c| Err(show::refusal(&c.message)))
     };
     match resource {
         AnyResource::Run(run) => {

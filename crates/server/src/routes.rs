@@ -10,6 +10,7 @@ mod watch;
 use crate::attach::Attached;
 use crate::callers::Callers;
 use crate::paths::Paths;
+use crate::settings::SettingsFile;
 use axum::Json;
 use axum::Router;
 use axum::http::StatusCode;
@@ -26,6 +27,7 @@ pub(crate) struct Api {
     pub paths: Paths,
     pub callers: Arc<Callers>,
     pub attached: Arc<Attached>,
+    pub settings: SettingsFile,
 }
 
 /// Largest request body, in bytes.

@@ -64,7 +64,13 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
 
-    let api = Api { store: store.clone(), paths: paths.clone(), callers, attached: Arc::clone(&attached) };
+    let api = Api {
+        store: store.clone(),
+        paths: paths.clone(),
+        callers,
+        attached: Arc::clone(&attached),
+        settings: world::settings_file(&config),
+    };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);
     let hearing = async {

@@ -1,18 +1,67 @@
 //! settings.yaml, watched, as the controllers take it.
 
-use hmz_api::Error;
+use futures::StreamExt;
+use hmz_api::kinds::RuntimeSource;
+use hmz_api::{Error, Kind, Resource, Runtime};
 use hmz_controllers::SettingsSnapshot;
 use hmz_manifest::Context;
-use hmz_manifest::settings::{self, Loaded};
-use std::path::Path;
+use hmz_manifest::settings::{self, Loaded, Settings};
+use hmz_store::{Store, StoreError};
+use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// How long what is applied waits for settings that were saved just before. The watch sees them within a poll of the file.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// The file itself, for whoever must not act on what it said before.
+#[derive(Debug, Clone)]
+pub(crate) struct SettingsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its relative paths mean.
+    pub context: Context,
+}
+
+impl SettingsFile {
+    /// Waits until the store has each runtime as the file declares it now. A file that cannot be read, and an entry that is
+    /// wrong, have no say; after [`SETTLE`] what is there has to do.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    pub async fn settled(&self, store: &Store) -> Result<(), StoreError> {
+        let Ok(text) = tokio::fs::read_to_string(&self.path).await else { return Ok(()) };
+        let Ok(declared) = settings::read(&text, &self.path.display().to_string(), &self.context) else { return Ok(()) };
+        // the watch comes first, so that no change falls between the look and the wait
+        let mut changes = store.watch(Some(Runtime::KIND), None)?;
+        let caught_up = async {
+            while !has(&store.list::<Runtime>().await?, &declared) {
+                if changes.next().await.is_none_or(|change| change.is_err()) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(SETTLE, caught_up).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Whether each readable entry is there as declared; one that a manifest owns is not the file's to change.
+fn has(stored: &[Resource<Runtime>], declared: &Settings) -> bool {
+    declared.runtimes.iter().all(|(runtime, entry)| {
+        let Ok(spec) = entry else { return true };
+        let name = runtime.resource_name();
+        stored.iter().find(|r| r.name() == name).is_some_and(|r| r.spec == *spec || r.status.source == RuntimeSource::Manifest)
+    })
+}
 
 /// Follows the file for as long as the receiver lives.
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn follow(path: &Path, context: Context) -> Result<watch::Receiver<SettingsSnapshot>, Error> {
-    let (mut loaded, guard) = settings::watch(path, context).map_err(|e| Error::failed(format!("{}: {e}", path.display())))?;
+pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, Error> {
+    let (mut loaded, guard) =
+        settings::watch(&file.path, file.context).map_err(|e| Error::failed(format!("{}: {e}", file.path.display())))?;
     let (sender, receiver) = watch::channel(snapshot(&loaded.borrow_and_update()));
     tokio::spawn(async move {
         let _guard = guard;

@@ -1,20 +1,21 @@
 //! What the controllers are given of this machine: docker, runner processes, files, flows, settings.
 
 use crate::callers::Callers;
+use crate::epics;
 use crate::files::Files;
 use crate::guarded::Guarded;
 use crate::instance::instance;
 use crate::paths::Paths;
 use crate::runners::RunnerProcesses;
 use crate::serve::Config;
-use crate::{epics, settings};
+use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::kinds::{FlowSpec, Run};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Resource};
-use hmz_controllers::{RunnerState, SettingsSnapshot, World};
+use hmz_controllers::{RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, config_dir};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
@@ -63,14 +64,16 @@ pub(crate) fn build(
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),
         epics: Arc::new(Epics(paths.clone())),
-        settings: settings_of(paths, &config.env)?,
+        settings: settings::follow(settings_file(config))?,
     };
     Ok((world, runners, ended))
 }
 
-fn settings_of(paths: &Paths, env: &BTreeMap<String, String>) -> Result<tokio::sync::watch::Receiver<SettingsSnapshot>, Error> {
-    let home = env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-    settings::follow(&paths.settings(), hmz_manifest::Context { base: paths.home.clone(), home: Some(home) })
+/// settings.yaml of this daemon's home.
+pub(crate) fn settings_file(config: &Config) -> SettingsFile {
+    let home = config.env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let context = hmz_manifest::Context { base: config.paths.home.clone(), home: Some(home) };
+    SettingsFile { path: config.paths.settings(), context }
 }
 
 /// The user's name: /etc/passwd says it (no other source: a lookup would load libraries), else USER, else the number.

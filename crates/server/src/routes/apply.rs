@@ -13,6 +13,7 @@ const ATTEMPTS: u32 = 16;
 
 /// Applies each resource by itself; one that is refused does not hold up another.
 pub(crate) async fn apply(State(api): State<Api>, Json(request): Json<ApplyRequest>) -> Result<Json<Vec<ApplyResult>>, Failure> {
+    api.settings.settled(&api.store).await?;
     let mut results = Vec::with_capacity(request.resources.len());
     for resource in &request.resources {
         let kind = resource.kind().to_owned();
