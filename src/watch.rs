@@ -64,7 +64,7 @@ where
                     state.listed = Some(BTreeSet::new());
                 }
                 other => {
-                    if let Some(e) = other.err().or_else(|| Some(broke)).filter(|_| state.lost >= LOST) {
+                    if let Some(e) = other.err().or(Some(broke)).filter(|_| state.lost >= LOST) {
                         state.ended = true;
                         return Some((Err(e), state));
                     }
