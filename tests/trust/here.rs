@@ -8,6 +8,11 @@ use crate::support::{LIMIT, rogue};
 use crate::{attempts, everything, put};
 use std::os::unix::fs::symlink;
 
+/// A file of this test's in a directory everybody may write.
+fn evil(dir: &str) -> String {
+    format!("{dir}/hmz-evil-{}", std::process::id())
+}
+
 /// Files of a user's, and links out of the project.
 fn furnish(home: &TestHome, project: &crate::support::project::Project) -> Vec<String> {
     let files = [
@@ -46,12 +51,7 @@ fn claudes_own_tools_change_and_read_nothing_outside() {
     for link in ["rc", "out/file", "out/new", "../../outside/file", "../../outside/new"] {
         calls.extend([read(link), edit(link, "SECRET", "EVIL"), write(link, "EVIL")]);
     }
-    calls.extend([
-        read("/etc/shadow"),
-        read("/proc/self/environ"),
-        write("/var/tmp/hmz-evil", "EVIL"),
-        write("/tmp/hmz-evil", "EVIL"),
-    ]);
+    calls.extend([read("/etc/shadow"), read("/proc/self/environ"), write(evil("/var/tmp"), "EVIL"), write(evil("/tmp"), "EVIL")]);
     let provider = Provider::start()
         .script("attack", [Step::calls(calls), Step::calls([write("good", "good\n"), read("calc.py")]), Step::say("done")]);
     home = home.with_claude(&provider.url());
@@ -72,7 +72,10 @@ fn claudes_own_tools_change_and_read_nothing_outside() {
         assert_eq!(before.get(path), Some(what), "{} is not as it was", path.display());
     }
     assert!(before.keys().all(|path| after.contains_key(path)), "something is gone");
-    assert!(!std::path::Path::new("/var/tmp/hmz-evil").exists() && !std::path::Path::new("/tmp/hmz-evil").exists());
+    assert!(
+        ["/tmp", "/var/tmp"].iter().all(|dir| !std::path::Path::new(&evil(dir)).exists()),
+        "something is in a directory for all"
+    );
 }
 
 #[test]
@@ -118,6 +121,9 @@ fn a_hostile_cli_is_held_by_the_fence_alone() {
     let mut ended = attempts(&finished.out());
     assert_eq!(ended.remove("GOOD").as_deref(), Some("DONE undefined"), "{ended:#?}");
     assert!(ended.len() > 70, "{ended:#?}");
+    // claude's own state, which it cannot do without, is read and not written
+    let state = ended.remove(&format!("read {}", home.home().join(".claude.json").display())).unwrap();
+    assert!(state == "EACCES" || state.starts_with("DONE {"), "{state}");
     for (what, how) in &ended {
         assert!(["EACCES", "EPERM", "EXDEV", "nothing"].contains(&how.as_str()), "{what}: {how}\n{ended:#?}");
     }
