@@ -41,8 +41,11 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use table::Figure;
 
-/// A part, its name, and what it measures.
-const PARTS: [(&str, fn(usize) -> Vec<Figure>); 7] = [
+/// What a part measures, in so many rounds.
+type Measure = fn(usize) -> Vec<Figure>;
+
+/// The parts by name.
+const PARTS: [(&str, Measure); 7] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
