@@ -41,11 +41,11 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use table::Figure;
 
-/// What a part measures, in so many rounds.
-type Measure = fn(usize) -> Vec<Figure>;
+/// What a part is called, and what it measures in so many rounds.
+type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
-/// The parts by name.
-const PARTS: [(&str, Measure); 7] = [
+/// The parts, in the order of the table.
+const PARTS: [Part; 7] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),

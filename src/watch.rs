@@ -120,7 +120,7 @@ mod tests {
     use std::sync::Mutex;
 
     fn there(name: &str) -> WatchLine {
-        let mut flow = Resource::<Flow>::new(name, FlowSpec::default());
+        let mut flow = Resource::<Flow>::new(name, serde_json::from_str::<FlowSpec>(r#"{"steps": []}"#).unwrap());
         flow.metadata.uid = Some(uuid::Uuid::nil());
         WatchLine::Modified(AnyResource::Flow(Box::new(flow)))
     }

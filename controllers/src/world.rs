@@ -90,6 +90,13 @@ pub trait BoxFiles: Send + Sync + 'static {
 
     /// Removes them; gone already is no error.
     async fn remove(&self, key: &BoxKey) -> Result<(), Error>;
+
+    /// Why a box may not be given that directory of this machine, in one sentence; `None` when it may. Asked before
+    /// anything starts.
+    async fn refusal(&self, workdir: &str, caller: &CallerContext) -> Option<String> {
+        let _ = (workdir, caller);
+        None
+    }
 }
 
 /// Whether the guest in a box answers.

@@ -46,7 +46,7 @@ fn a_daemon_killed_again_and_again_at_a_start_loses_nothing() {
     scene.go();
     for round in 0..6 {
         let name = format!("r{round}");
-        let _ = scene.home.hmz(["version"]).run().ok();
+        let _ = scene.home.hmz(["get", "runs"]).run().ok();
         let _ = scene.apply(&scene.run_manifest(&name, "")).ok();
         // wherever it is by then
         std::thread::sleep(std::time::Duration::from_millis(60 * round));

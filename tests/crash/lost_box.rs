@@ -1,6 +1,6 @@
 //! Somebody else stops or removes a box.
 
-use crate::scene::Scene;
+use crate::scene::{Scene, condition};
 use crate::support::{LIMIT, docker, eventually};
 
 /// The run fails and says so, and its box does not come back.
@@ -49,7 +49,8 @@ fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     assert!(!reason.is_empty() && message.contains("killed by signal 9"), "{reason}: {message}");
     let described = scene.home.hmz(["describe", "env/e"]).run().ok();
     assert!(described.out().contains(&reason), "{described}");
-    assert_eq!(scene.home.containers(), [""; 0], "nothing is started in its place");
+    // what died is removed, and nothing is started in its place
+    scene.home.assert_no_container_left(LIMIT);
     let _ = scene.home.hmz(["delete", "env/e"]).run().ok();
     scene.assert_nothing_left();
 
@@ -69,11 +70,13 @@ fn an_environment_that_restarts_always_heals() {
     scene.condition("env/e", "Ready", "True");
     let first = scene.container();
     docker::docker(&["kill", &first]);
-    let second = eventually("another box is there in its place", LIMIT, || match scene.home.containers().as_slice() {
-        [one] if *one != first => Some(one.clone()),
-        _ => None,
+    eventually("another box is there in its place", LIMIT, || {
+        let env = scene.get("env/e");
+        let ready = condition(&env, "Ready")?.0 == "True";
+        (ready && env["status"]["incarnation"] == 2).then_some(())
     });
-    scene.condition("env/e", "Ready", "True");
+    let second = scene.container();
+    assert_ne!(first, second);
     let said = scene.home.hmz(["sh", "env/e", "--", "hostname"]).run().ok();
     assert_eq!(said.out().trim(), &second[..12]);
     let _ = scene.home.hmz(["delete", "env/e"]).run().ok();

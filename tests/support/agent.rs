@@ -45,3 +45,13 @@ pub fn path() -> String {
     let dir = claude.parent().expect("a program is in a directory");
     format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display())
 }
+
+/// The directory of node, which came with claude.
+///
+/// # Panics
+/// When there is none on PATH.
+pub fn node() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dir = std::env::split_paths(&path).find(|dir| dir.join("node").is_file());
+    dir.expect("these tests need node on PATH, as claude's installation does")
+}

@@ -120,7 +120,8 @@ impl TestHome {
         self.give_to_user(&file);
     }
 
-    fn give_to_user(&self, path: &Path) {
+    /// Makes its user the owner of a tree.
+    pub fn give_to_user(&self, path: &Path) {
         if let Some(user) = &self.user {
             user.own(path);
         }

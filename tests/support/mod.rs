@@ -10,6 +10,8 @@ pub mod document;
 pub mod home;
 pub mod processes;
 pub mod project;
+pub mod rogue;
+pub mod runs;
 pub mod terminal;
 pub mod user;
 

@@ -65,6 +65,11 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         Step::Release => release(world, env).await,
         Step::Teardown(target, key) => match remove(world, &target, &key).await {
             Ok(()) => release(world, env).await,
+            // what was never held there leaves at most a hold behind, which ages out and is swept
+            Err(ReconcileError::Driver(DriverError::Unreachable { .. })) if never_held(&env) => {
+                world.files.remove(&key).await.map_err(|e| ReconcileError::Other(e.message))?;
+                release(world, env).await
+            }
             Err(error) => {
                 let mut env = env;
                 let unreachable = matches!(error, ReconcileError::Driver(DriverError::Unreachable { .. }));
@@ -94,6 +99,12 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         Step::Start(target, start) => begin(world, env, &target, *start).await,
         Step::Probe(address) => probe(world, env, seen.owner, &address).await,
     }
+}
+
+/// Whether no share of it is known to be held and no box of it was started: a daemon that cannot be reached then has
+/// nothing to wait for.
+fn never_held(env: &Resource<Environment>) -> bool {
+    env.status.share.is_none() && env.status.container_id.is_none()
 }
 
 /// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.

@@ -1,6 +1,6 @@
 //! Seeing what an environment's plan needs.
 
-use super::plan::{Boxes, Observed, Owner, owner_run, target_of};
+use super::plan::{Boxes, Observed, Owner, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::runtime;
 use crate::world::World;
@@ -24,6 +24,13 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         Some(boxes) => boxes,
         None if going || env.status.container_id.is_none() => Boxes::NotAsked,
         None => ask(world, env, runtime.as_ref()).await,
+    };
+    let unreadable = match (unreadable, &runtime) {
+        (None, Some(spec)) if !going && env.status.container_id.is_none() => match workdir(env, spec) {
+            Ok(dir) => world.files.refusal(&dir, &caller.clone().unwrap_or_default()).await,
+            Err(_) => None,
+        },
+        (said, _) => said,
     };
     Ok(Observed {
         now: world.clock.now(),

@@ -1,12 +1,14 @@
 //! Seeing what a run's plan needs.
 
-use super::plan::{Observed, environment_name};
+use super::plan::{Observed, environment_name, under};
+use super::refusal::Runtimes;
 use crate::core::ReconcileError;
 use crate::environment::plan::owner_run;
 use crate::runtime;
 use crate::world::{RunnerState, World};
 use hmz_api::kinds::condition::ACCEPTED;
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
+use hmz_api::launch::CallerContext;
 use hmz_api::{Error, Resource};
 use std::collections::BTreeMap;
 
@@ -40,6 +42,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         flow = Some(find_flow(world, &run.spec.flow, &caller.cwd).await?);
         if !run.status.conditions.is_true(ACCEPTED) {
             agents = world.runners.check(&run.spec.agents, &caller).await;
+            agents = agents.and(workdirs(world, run, &runtimes, &caller).await);
         }
     }
     Ok(Observed {
@@ -54,6 +57,20 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         runner,
         caller,
     })
+}
+
+/// Whether each box may be given the directory it asks for.
+async fn workdirs(world: &World, run: &Resource<Run>, runtimes: &Runtimes, caller: &CallerContext) -> Result<(), Error> {
+    for (role, request) in &run.spec.environments {
+        let place = request.place();
+        let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).and_then(|r| r.spec.workdir.clone());
+        let Some(dir) = place.workdir.or(saved) else { continue };
+        let dir = under(&dir, caller.env.get("HOME").map(String::as_str));
+        if let Some(why) = world.files.refusal(&dir, caller).await {
+            return Err(Error::refused(format!("'{role}': {why}")).hint("give the directory of one project"));
+        }
+    }
+    Ok(())
 }
 
 /// A stored flow wins over one on disk or built in.

@@ -39,7 +39,7 @@ pub struct Observed {
     pub driven: Vec<Backend>,
     /// The flow; looked up until the runner is at work.
     pub flow: Option<Result<FlowSpec, Error>>,
-    /// Whether its agents could run at all; asked until it is accepted.
+    /// Whether its agents could run at all, and its boxes be given the directories they ask for; asked until it is accepted.
     pub agents: Result<(), Error>,
     /// The runtimes its roles are put on.
     pub runtimes: Runtimes,
@@ -350,7 +350,7 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
 }
 
 /// `~` and `~/…` under the home of whoever asked.
-fn under(dir: &str, home: Option<&str>) -> String {
+pub fn under(dir: &str, home: Option<&str>) -> String {
     match (dir.strip_prefix('~'), home) {
         (Some(rest), Some(home)) => format!("{home}{rest}"),
         _ => dir.to_owned(),

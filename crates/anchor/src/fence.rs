@@ -57,7 +57,10 @@ fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn st
         rules = allow(rules, path, read)?;
     }
     let shared = [PathBuf::from(&config.place.workdir), PathBuf::from(&config.place.scratch)];
-    for path in config.fence.write.iter().chain(&shared) {
+    // what is in the scratch directory is allowed with it: the box writes there too, and may by now have put a link to
+    // anything at the name of a session's own directory
+    let named = config.fence.write.iter().filter(|path| !path.starts_with(&config.place.scratch));
+    for path in named.chain(&shared) {
         rules = allow(rules, path, write)?;
     }
     match rules.restrict_self()?.ruleset {

@@ -2,11 +2,12 @@
 //!
 //! Everything may be read and executed. Written may be what the session names, and what no program does without: the
 //! terminals, the null and zero devices, shared memory, and `/proc`, where the kernel's own rules hold. Descriptors a
-//! command is given are not touched by it.
+//! command is given are not touched by it. Signals stay inside the session: the commands of one cannot end another's.
 
 use hmz_wire::Fence;
 use landlock::{
-    ABI, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, make_bitflags,
+    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::ffi::OsStr;
@@ -48,7 +49,7 @@ impl Held {
 /// When the kernel refuses what it said it could.
 pub(crate) fn put_up(fence: &Fence) -> Result<Held, RulesetError> {
     let write = AccessFs::from_write(RIGHTS);
-    let mut ruleset = Ruleset::default().handle_access(write)?.create()?;
+    let mut ruleset = scoped().handle_access(write)?.create()?;
     for path in fence.write.iter().map(|p| Path::new(OsStr::from_bytes(p))).chain(ALWAYS.iter().map(Path::new)) {
         if let Some((fd, directory)) = opened(path) {
             let rights = if directory { write } else { write & file_rights() };
@@ -61,6 +62,13 @@ pub(crate) fn put_up(fence: &Fence) -> Result<Held, RulesetError> {
         RulesetStatus::PartiallyEnforced => Held::Partial,
         RulesetStatus::NotEnforced => Held::None,
     })
+}
+
+/// With signals kept inside the session, where the kernel knows how (Linux 6.12); elsewhere the fence holds without it,
+/// since a signal ends another session and opens nothing.
+fn scoped() -> Ruleset {
+    let hard = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::Signal);
+    hard.map_or_else(|_| Ruleset::default(), |scoped| scoped.set_compatibility(CompatLevel::BestEffort))
 }
 
 fn file_rights() -> BitFlags<AccessFs> {

@@ -1,6 +1,7 @@
 //! The directories of a box here: `/tmp/hmz-<uid>/b/<8 hex>/run` for the guest's socket, `…/s` for the scratch.
 
 use crate::paths::{Paths, hex, private_dir};
+use crate::removal::remove_tree;
 use hmz_api::Error;
 use hmz_drivers::{BoxKey, GuestFiles};
 use sha2::{Digest, Sha256};
@@ -55,7 +56,7 @@ impl Files {
     /// When something cannot be removed.
     pub fn remove(&self, key: &BoxKey) -> Result<(), Error> {
         let dir = self.dir(key);
-        match std::fs::remove_dir_all(&dir) {
+        match remove_tree(&dir) {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(Error::failed(format!("{}: {e}", dir.display()))),

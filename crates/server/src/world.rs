@@ -2,6 +2,7 @@
 
 use crate::callers::Callers;
 use crate::files::Files;
+use crate::guarded::Guarded;
 use crate::instance::instance;
 use crate::paths::Paths;
 use crate::runners::RunnerProcesses;
@@ -57,7 +58,7 @@ pub(crate) fn build(
         seed: Uuid::new_v4().as_u64_pair().0,
         instance,
         runners: Arc::new(Runners { processes: Arc::clone(&runners), executable }),
-        files: Arc::new(BoxFiles(files)),
+        files: Arc::new(BoxFiles { files, guarded: Guarded::new(paths, config.env.get("HOME").map(PathBuf::from)) }),
         probe: Arc::new(GuestProbe),
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),
@@ -115,16 +116,23 @@ impl hmz_controllers::Runners for Runners {
     }
 }
 
-struct BoxFiles(Files);
+struct BoxFiles {
+    files: Files,
+    guarded: Guarded,
+}
 
 #[async_trait]
 impl hmz_controllers::BoxFiles for BoxFiles {
     async fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error> {
-        self.0.prepare(key)
+        self.files.prepare(key)
     }
 
     async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
-        self.0.remove(key)
+        self.files.remove(key)
+    }
+
+    async fn refusal(&self, workdir: &str, caller: &CallerContext) -> Option<String> {
+        self.guarded.refusal(workdir, caller)
     }
 }
 

@@ -100,7 +100,8 @@ def run(line):
     # what is typed before the prompt may be lost when the shell sets the terminal
     if b'ready> ' not in got[-1]: until(b'ready> ')
     return got[0]
-job=b"python3 -c 'print(\"st\"+\"art\",flush=1); import time; time.sleep(100)'\n"
+# in steps: a signal that comes just before a sleep is seen after it
+job=b"python3 -c 'exec(\"import time\\nprint(chr(115)+chr(116)+chr(97)+chr(114)+chr(116),flush=1)\\nwhile 1: time.sleep(0.05)\")'\n"
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)

@@ -1,0 +1,189 @@
+//! Several want the same room at once: it is handed out once, whoever asks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
+
+mod support;
+
+#[path = "crash/scene.rs"]
+mod scene;
+
+use scene::{Scene, condition};
+use serde_json::Value;
+use support::{LIMIT, docker, eventually};
+
+/// How often two race each other.
+const ROUNDS: usize = 100;
+/// How often ten environments race each other.
+const GANGS: usize = 20;
+
+/// CPUs enough that what other tests have on this daemon does not decide a race; two thirds of them fit once.
+const CPUS: u32 = 3000;
+
+/// A flow whose box asks for that many CPUs, and whose agent does nothing.
+fn asks_for(scene: &Scene, flow: &str, cpus: u32) {
+    let text = format!(
+        "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: {flow}}}\nspec:\n  description: One agent in a box with a share.\n  \
+         agents: {{coder: {{}}}}\n  environments: {{box: {{image: 'busybox:latest', cpus: {cpus}}}}}\n  steps:\n    - turn: \
+         {{agent: coder, environment: box, prompt: t}}\n"
+    );
+    let flows = scene.home.hmz_home().join("flows");
+    std::fs::create_dir_all(&flows).unwrap();
+    std::fs::write(flows.join(format!("{flow}.yaml")), text).unwrap();
+}
+
+fn exec(scene: &Scene, flow: &str) -> support::command::Invocation {
+    let (agent, dir) = (format!("coder=script/{}", scene.project.file("steps.yaml").display()), scene.project.path());
+    scene.home.hmz(["exec", "-f", flow, "-a", &agent, "-e", &format!("box=docker@{}{dir}", scene.runtime), "t"])
+}
+
+#[test]
+fn of_two_homes_that_race_for_two_thirds_exactly_one_is_admitted() {
+    let more = format!("      cpus: {CPUS}\n      lease: 30s\n");
+    let one = Scene::with(&more);
+    let other = Scene::with(&more);
+    let settings = std::fs::read_to_string(one.home.hmz_home().join("settings.yaml")).unwrap();
+    other.home.settings(&settings);
+    let other = Scene { runtime: one.runtime.clone(), ..other };
+    let share = CPUS / 3 * 2;
+    for scene in [&one, &other] {
+        asks_for(scene, "shared", share);
+        let _ = scene.home.hmz(["get", "runs"]).run().ok();
+    }
+    let sentence = format!("CPUs free, and 'box' asks for {share}");
+    let mut won = [0; 2];
+    for round in 0..ROUNDS {
+        for scene in [&one, &other] {
+            let _ = std::fs::remove_file(scene.project.file("go"));
+        }
+        // whoever is admitted stays until both have been told
+        let mut racing = [exec(&one, "shared").start(), exec(&other, "shared").start()];
+        let loser = eventually(&format!("round {round}: one is refused"), LIMIT, || {
+            (0..2).find(|n| racing[*n].stderr().contains("error: "))
+        });
+        let winner = 1 - loser;
+        racing[winner].wait_for("coder is working");
+        for scene in [&one, &other] {
+            scene.go();
+        }
+        let [first, second] = racing;
+        let (winner_done, loser_done) = if winner == 0 { (first, second) } else { (second, first) };
+        let lost = loser_done.wait().expect_code(2).says(&sentence);
+        assert!(lost.err().contains(&format!("docker@{} has ", one.runtime)), "{lost}");
+        let _ = winner_done.wait().ok();
+        won[winner] += 1;
+        assert!(one.home.containers().is_empty() && other.home.containers().is_empty(), "round {round}");
+    }
+    assert_eq!(won[0] + won[1], ROUNDS);
+    one.assert_nothing_left();
+    other.assert_nothing_left();
+}
+
+#[test]
+fn a_role_that_asks_for_more_than_there_is_is_refused() {
+    let scene = Scene::with("      cpus: 4\n");
+    asks_for(&scene, "greedy", 8);
+    let refused = exec(&scene, "greedy").run().expect_code(2);
+    let sentence = format!("docker@{} has 4 of 4 CPUs free, and 'box' asks for 8", scene.runtime);
+    assert!(refused.err().contains(&sentence), "{refused}");
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn five_environments_of_one_run_start_concurrently() {
+    let scene = Scene::new();
+    let roles = ["a", "b", "c", "d", "e"];
+    let environments: Vec<String> = roles.iter().map(|r| format!("{r}: {{image: 'busybox:latest'}}")).collect();
+    let steps: Vec<String> =
+        roles.iter().map(|r| format!("    - exec: {{environment: {r}, command: 'touch was-{r}'}}\n")).collect();
+    let flow = format!(
+        "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: five}}\nspec:\n  description: Five boxes.\n  environments: {{{}}}\n  \
+         steps:\n{}",
+        environments.join(", "),
+        steps.concat()
+    );
+    scene.project.write(".hmz/flows/five.yaml", &flow);
+    let events = scene.home.hmz(["get", "envs", "-w", "-o", "json"]).start();
+    let mut words = vec!["exec".to_owned(), "-f".to_owned(), "five".to_owned()];
+    for role in roles {
+        words.extend(["-e".to_owned(), format!("{role}=docker@{}{}", scene.runtime, scene.project.path())]);
+    }
+    words.push("t".to_owned());
+    let _ = scene.home.hmz(words).cwd(scene.project.dir()).run().ok();
+    for role in roles {
+        assert!(scene.project.file(&format!("was-{role}")).exists(), "{role}");
+    }
+    // each was begun before the first of them was ready: from the conditions' own times
+    let mut begun = std::collections::BTreeMap::new();
+    let mut ready = std::collections::BTreeMap::new();
+    for seen in serde_json::Deserializer::from_str(&events.stdout()).into_iter::<Value>().map_while(Result::ok) {
+        let items = seen["items"].as_array().cloned().unwrap_or_else(|| vec![seen.clone()]);
+        for env in items {
+            let name = env["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let at = |kind: &str| {
+                let conditions = env["status"]["conditions"].as_array()?;
+                let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
+                Some(found["lastTransitionTime"].as_str()?.to_owned())
+            };
+            if let Some(at) = at("ImageReady") {
+                begun.entry(name.clone()).or_insert(at);
+            }
+            if let Some(at) = at("Ready") {
+                ready.entry(name).or_insert(at);
+            }
+        }
+    }
+    assert_eq!((begun.len(), ready.len()), (5, 5), "{begun:?} {ready:?}");
+    let (last_begun, first_ready) = (begun.values().max().unwrap(), ready.values().min().unwrap());
+    assert!(last_begun < first_ready, "begun {begun:?}, ready {ready:?}");
+    drop(events);
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn ten_environments_in_room_for_five() {
+    let scene = Scene::with("      max_containers: 5\n");
+    let _ = scene.home.hmz(["get", "runs"]).run().ok();
+    let instance = || scene.home.label().expect("a daemon has been there");
+    for round in 0..GANGS {
+        let manifests: Vec<String> =
+            (0..10).map(|n| std::fs::read_to_string(scene.environment_manifest(&format!("e{n}"), "")).unwrap()).collect();
+        let applying = scene.home.hmz(["apply", "-f", "-"]).stdin(manifests.join("---\n")).start();
+        let mut most = 0;
+        let ready = || {
+            let envs = scene.list("envs");
+            let ready = envs.iter().filter(|e| condition(e, "Ready").is_some_and(|c| c.0 == "True")).count();
+            let waiting: Vec<String> = envs
+                .iter()
+                .filter_map(|e| condition(e, "Scheduled"))
+                .filter(|c| c.0 == "False" && c.1 == "Insufficient")
+                .map(|c| c.2)
+                .collect();
+            (ready, waiting)
+        };
+        let mut running = || {
+            let filters = [format!("label={}", instance()), "label=hmz.incarnation".to_owned()];
+            let listed = docker::docker(&["ps", "-q", "--filter", &filters[0], "--filter", &filters[1]]);
+            most = most.max(listed.lines().count());
+            most
+        };
+        let waiting = eventually(&format!("round {round}: five run and five wait"), LIMIT, || {
+            assert!(running() <= 5, "round {round}: more than five run");
+            match ready() {
+                (5, waiting) if waiting.len() == 5 => Some(waiting),
+                _ => None,
+            }
+        });
+        let words = format!("docker@{} runs 5 of the 5 containers it may", scene.runtime);
+        assert!(waiting.iter().all(|w| w.contains(&words)), "{waiting:?}");
+        // one that waits is no refusal of the manifest, and the verb says which it is
+        let _ = applying.wait();
+        let all: Vec<String> = (0..10).map(|n| format!("env/e{n}")).collect();
+        let deleting = scene.home.hmz(["delete"]).args(&all).start();
+        eventually(&format!("round {round}: all are gone"), LIMIT, || {
+            assert!(running() <= 5, "round {round}: more than five run");
+            scene.list("envs").is_empty().then_some(())
+        });
+        let _ = deleting.wait().ok();
+        assert!(scene.home.containers().is_empty(), "round {round}");
+    }
+    scene.assert_nothing_left();
+}
