@@ -20,7 +20,7 @@ pub(crate) fn remove_tree(dir: &Path) -> std::io::Result<()> {
     loop {
         let names = names(&root)?;
         if names.is_empty() {
-            return Ok(std::fs::remove_dir(dir)?);
+            return std::fs::remove_dir(dir);
         }
         for name in names {
             if !is_removed(&root, &name)? {
@@ -101,12 +101,12 @@ mod tests {
             std::fs::write(tree.join(format!("a/b/{n}")), "").unwrap();
         }
         for at in ["a/b/c", "a/b", "a"] {
-            std::fs::set_permissions(tree.join(at), PermissionsExt::from_mode(0)).unwrap();
+            std::fs::set_permissions(tree.join(at), PermissionsExt::from_mode(0o000)).unwrap();
         }
         // deeper than a path is long, and than a process has descriptors
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = open(&tree, flags, Mode::empty()).unwrap();
-        for _ in 0..5000 {
+        for _ in 0..2500 {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = openat(&at, "d", flags, Mode::empty()).unwrap();
         }
