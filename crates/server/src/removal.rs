@@ -106,7 +106,7 @@ mod tests {
         // deeper than a path is long, and than a process has descriptors
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = open(&tree, flags, Mode::empty()).unwrap();
-        for _ in 0..5000 {
+        for _ in 0..2500 {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = openat(&at, "d", flags, Mode::empty()).unwrap();
         }
