@@ -16,7 +16,7 @@ demo: ## see it work: one agent, one container, no tokens (YES=1 installs what i
 test: ## everything: formatting, lints, all tests with a real docker daemon and the real claude
 	@scripts/test.sh
 
-build: ## build hmz (PROFILE=dev for a quick one)
+build: ## build hmz (PROFILE=dev for a quick one, PROFILE=dist for the smallest)
 	$(CARGO) build --profile $(PROFILE) --bin hmz
 
 fmt: ## format the code
