@@ -99,6 +99,7 @@ fn a_hostile_cli_is_held_by_the_fence_alone() {
         for (const f of ['rc', 'out/file', 'out/new', '../../outside/new', '/var/tmp/hmz-evil', '/tmp/hmz-evil', '/etc/hmz-evil',
             home + '/.ssh/authorized_keys', home + '/.claude/settings.local.json', home + '/.claude/projects/evil'])
           it['write ' + f] = attempt(() => fs.writeFileSync(f, 'EVIL'));
+        it['read shadow'] = attempt(() => fs.readFileSync('/etc/shadow', 'utf8'));
         it['list home'] = attempt(() => fs.readdirSync(home));
         it['mkdir'] = attempt(() => fs.mkdirSync(home + '/evil'));
         it['read the store'] = attempt(() => fs.readFileSync(root + '/hmz/state/store.db'));

@@ -9,10 +9,14 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::thread::CapabilitySet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Directories every program reads.
-const SYSTEM: [&str; 9] = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc", "/proc", "/sys"];
+const SYSTEM: [&str; 8] = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/proc", "/sys"];
+
+/// What every program reads too, but for the secrets in it, which only root could.
+const CONFIGURATION: &str = "/etc";
 
 /// The newest version of the kernel's interface this fence was written for; older kernels hold less of it.
 const NEWEST: ABI = ABI::V6;
@@ -37,6 +41,10 @@ fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn st
     for dir in SYSTEM {
         rules = allow(rules, Path::new(dir), read)?;
     }
+    for path in open_to_all(Path::new(CONFIGURATION)) {
+        rules = allow(rules, &path, read)?;
+    }
+    rules = allow(rules, Path::new(CONFIGURATION), AccessFs::ReadDir.into())?;
     for file in ["/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
         rules = allow(rules, Path::new(file), AccessFs::ReadFile.into())?;
     }
@@ -69,6 +77,61 @@ fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn st
     }
 }
 
+/// The fewest paths at and below `dir` that hold all that everybody may read there, and nothing else. For an ordinary user
+/// that is `dir`: what is not for everybody is closed to them already.
+///
+/// A rule on a file is a rule on what the file is now: one that is replaced later cannot be read until the next session.
+fn open_to_all(dir: &Path) -> Vec<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return vec![dir.to_owned()];
+    }
+    match look(dir) {
+        Found::Open => vec![dir.to_owned()],
+        Found::Mixed(open) => open,
+        Found::Closed => Vec::new(),
+    }
+}
+
+/// Whether everybody may read a path.
+enum Found {
+    /// It, and all below it.
+    Open,
+    /// Some of what is below it: these.
+    Mixed(Vec<PathBuf>),
+    /// Not.
+    Closed,
+}
+
+fn look(path: &Path) -> Found {
+    // a link is where it leads, which has rules of its own or none
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Found::Closed };
+    if found.is_symlink() {
+        return Found::Open;
+    }
+    let mode = found.permissions().mode();
+    if !found.is_dir() {
+        return if mode & 0o004 != 0 { Found::Open } else { Found::Closed };
+    }
+    let Ok(entries) = std::fs::read_dir(path) else { return Found::Closed };
+    if mode & 0o005 != 0o005 {
+        return Found::Closed;
+    }
+    let (mut open, mut all) = (Vec::new(), true);
+    for entry in entries.flatten() {
+        let path = entry.path();
+        match look(&path) {
+            Found::Open if entry.file_type().is_ok_and(|kind| kind.is_symlink()) => {}
+            Found::Open => open.push(path),
+            Found::Mixed(some) => {
+                all = false;
+                open.extend(some);
+            }
+            Found::Closed => all = false,
+        }
+    }
+    if all { Found::Open } else { Found::Mixed(open) }
+}
+
 /// Adds a rule; a path that is not there, or may not be seen, needs none.
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     let Ok(fd) = PathFd::new(path) else {
@@ -93,4 +156,39 @@ fn drop_capabilities() -> Result<(), AnchorError> {
     sets.permitted &= !gone;
     sets.inheritable &= !gone;
     rustix::thread::set_capabilities(None, sets).map_err(AnchorError::errno(WHAT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn root_reads_what_everybody_may_and_no_more() {
+        let root = tempfile::tempdir().expect("a directory");
+        let make = |name: &str, mode: u32| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("its directory");
+            fs::write(&path, "x").expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+        };
+        for dir in ["", "ssl", "open", "shut"] {
+            fs::create_dir_all(root.path().join(dir)).expect("a directory");
+            fs::set_permissions(root.path().join(dir), fs::Permissions::from_mode(0o755)).expect("its mode");
+        }
+        make("passwd", 0o644);
+        make("shadow", 0o640);
+        make("ssl/cert.pem", 0o644);
+        make("ssl/key.pem", 0o600);
+        make("open/a", 0o644);
+        make("shut/a", 0o644);
+        fs::set_permissions(root.path().join("shut"), fs::Permissions::from_mode(0o700)).expect("its mode");
+        std::os::unix::fs::symlink("shadow", root.path().join("link")).expect("a link");
+        let Found::Mixed(mut open) = look(root.path()) else { panic!("some of it is open") };
+        open.sort();
+        let wanted = ["open", "passwd", "ssl/cert.pem"].map(|name| root.path().join(name));
+        assert_eq!(open, wanted);
+        assert!(matches!(look(&root.path().join("open")), Found::Open));
+        assert!(matches!(look(&root.path().join("shut")), Found::Closed));
+    }
 }
