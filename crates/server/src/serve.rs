@@ -17,6 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How long a daemon that a verb started stays with nothing to do, unless `HMZ_IDLE` (seconds) says otherwise.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// How often, and how long apart, the lock of a daemon is tried that does not answer: longer than one takes to end in order.
+const ENDING_TRIES: u32 = 600;
+const ENDING_APART: Duration = Duration::from_millis(50);
+
 /// What a daemon is given.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -43,7 +47,7 @@ pub enum State {
 /// When the socket or the store cannot be had.
 pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error> {
     let paths = config.paths.clone();
-    let Some(lock) = listen::lock(&paths)? else {
+    let Some(lock) = alone(&paths, config.ends_when_idle).await? else {
         tell(State::AnotherRuns);
         return if config.ends_when_idle { Ok(()) } else { Err(Error::failed("a daemon runs already for this HMZ_HOME")) };
     };
@@ -91,6 +95,21 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     controllers.drain().await;
     drop(lock);
     Ok(())
+}
+
+/// The lock; `None` when another daemon has this HMZ_HOME and answers. One that has it and does not is about to end, or to
+/// listen: whoever was started for a verb waits for either, since the verb needs a daemon that answers.
+async fn alone(paths: &Paths, waits: bool) -> Result<Option<listen::DaemonLock>, Error> {
+    for _ in 0..ENDING_TRIES {
+        if let Some(lock) = listen::lock(paths)? {
+            return Ok(Some(lock));
+        }
+        if !waits || tokio::net::UnixStream::connect(paths.socket()).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(ENDING_APART).await;
+    }
+    Ok(None)
 }
 
 /// Returns at SIGTERM, SIGINT or SIGHUP.

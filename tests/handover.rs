@@ -1,0 +1,32 @@
+//! One daemon ends while a verb wants one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
+
+mod support;
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use support::home::TestHome;
+use support::{LIMIT, eventually, processes};
+
+/// The daemons of the home, in the background.
+fn daemons(home: &TestHome) -> Vec<i32> {
+    home.processes().into_iter().filter(|pid| processes::line(*pid).contains("controller --background")).collect()
+}
+
+#[test]
+fn a_verb_waits_for_a_daemon_that_ends_and_starts_the_next() {
+    let home = TestHome::new();
+    drop(home.hmz(["get", "runs"]).run().ok());
+    let runtime = fs::read_dir(home.root().join("run/hmz")).unwrap().next().unwrap().unwrap().path();
+    let first = daemons(&home)[0];
+    rustix::process::kill_process(rustix::process::Pid::from_raw(first).unwrap(), rustix::process::Signal::KILL).unwrap();
+    eventually("its end", LIMIT, || (!processes::is_alive(first)).then_some(()));
+    // as a daemon is while it ends: the lock is held, and nobody answers
+    fs::remove_file(runtime.join("api.sock")).unwrap();
+    let lock = File::options().write(true).open(runtime.join("daemon.lock")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let verb = home.hmz(["get", "runs"]).start();
+    eventually("the next daemon's process", LIMIT, || daemons(&home).first().copied());
+    drop(lock);
+    drop(verb.wait().ok());
+}
