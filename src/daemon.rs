@@ -25,6 +25,9 @@ const KEPT: [&str; 11] = [
     "DOCKER_CONTEXT",
 ];
 
+/// Less room than this, in bytes, is none: a line of the log and a page of the store.
+const ROOM: u64 = 1 << 14;
+
 /// How often, and how long apart, a socket is tried that another process is about to open.
 const TRIES: u32 = 250;
 const APART: Duration = Duration::from_millis(20);
@@ -103,8 +106,19 @@ async fn start(paths: &Paths) -> Result<(), Error> {
     }
     let status = child.wait().await.map_err(failed)?;
     let said = std::fs::read_to_string(paths.log()).unwrap_or_default();
-    let last = said.lines().last().unwrap_or("it said nothing");
+    let last = match said.lines().last() {
+        Some(line) => line.to_owned(),
+        // its last words had no room either
+        None => full(&paths.log()).unwrap_or_else(|| "it said nothing".into()),
+    };
     Err(Error::failed(format!("the daemon ended at once ({status}): {last}")).hint(format!("its log: {}", paths.log().display())))
+}
+
+/// That there is no room where the log is, when there is none.
+fn full(log: &std::path::Path) -> Option<String> {
+    let dir = log.parent()?;
+    let room = rustix::fs::statvfs(dir).ok()?;
+    (room.f_bavail.saturating_mul(room.f_frsize) < ROOM).then(|| format!("no space left on the device of {}", dir.display()))
 }
 
 /// `hmz runner`, which the daemon starts. It starts a daemon when it finds none, so that its end is seen.
@@ -122,4 +136,17 @@ pub fn runner() -> ExitCode {
         }
     }
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_device_without_room_is_told() {
+        // procfs has no blocks at all
+        assert_eq!(full(Path::new("/proc/log")), Some("no space left on the device of /proc".into()));
+        assert_eq!(full(Path::new("/log")), None);
+    }
 }
