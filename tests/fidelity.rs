@@ -272,7 +272,11 @@ fn a_workdir_behind_a_link_is_a_workdir() {
     let link = home.root().join("link");
     std::os::unix::fs::symlink(project.dir(), &link).unwrap();
     boxed_in(&home, "linked", "busybox:latest");
-    let steps = script(&home, "steps", "- run: 'hostname >there'\n- run: 'cd LINK && pwd -P >at'\n".replace("LINK", link.to_str().unwrap()).as_str());
+    let steps = script(
+        &home,
+        "steps",
+        "- run: 'hostname >there'\n- run: 'cd LINK && pwd -P >at'\n".replace("LINK", link.to_str().unwrap()).as_str(),
+    );
     let place = format!("box=docker@here{}", link.display());
     let words = ["exec", "-f", "linked", "-a", &steps, "-e", &place, "-p", "budget.duration=10m", "go"];
     let _ = home.hmz(words).run().ok();
