@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "hmz", version, disable_help_subcommand = true, max_term_width = 100)]
 #[command(after_help = "Examples:
-  hmz exec -f boxed -a coder=claude/claude-haiku-4-5:low -e box=docker@here/home/me/p \"fix add() in calc.py\"
+  hmz exec -f boxed -a coder=claude/claude-haiku-4-5:low \\
+      -e box=docker@here/home/me/myproject \"fix add() in calc.py\"
   hmz apply -f run.yaml && hmz logs -f run/fix-add
   hmz get envs")]
 pub struct Cli {

@@ -4,7 +4,9 @@ use crate::edge;
 use hmz_api::Error;
 use hmz_server::{Paths, ProcessId};
 use rustix::process::Signal;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -25,9 +27,17 @@ const KEPT: [&str; 11] = [
     "DOCKER_CONTEXT",
 ];
 
+/// What the kernel adds to the name of a program that is not there any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Less room than this, in bytes, is none: a line of the log and a page of the store.
+const ROOM: u64 = 1 << 14;
+
 /// How often, and how long apart, a socket is tried that another process is about to open.
 const TRIES: u32 = 250;
 const APART: Duration = Duration::from_millis(20);
+/// How often a daemon is started within these tries.
+const STARTS: u32 = 10;
 
 /// A connection to the daemon; starts it when nobody answers.
 ///
@@ -40,25 +50,36 @@ pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
             Some(daemon) => replace(paths, daemon).await,
         }
     }
-    start(paths).await?;
-    // ours says when it listens; one that somebody else started at the same moment may need a little longer
-    for _ in 0..TRIES {
-        if let Ok(stream) = UnixStream::connect(paths.socket()).await {
-            return Ok(stream);
+    // ours says when it listens; one that somebody else started at the same moment may need a little longer, and one that
+    // was on its way out when ours found it makes another start needed
+    for _ in 0..STARTS {
+        start(paths).await?;
+        for _ in 0..TRIES / STARTS {
+            if let Ok(stream) = UnixStream::connect(paths.socket()).await {
+                return Ok(stream);
+            }
+            tokio::time::sleep(APART).await;
         }
-        tokio::time::sleep(APART).await;
     }
     Err(Error::failed("the daemon does not answer").hint(format!("its log: {}", paths.log().display())))
 }
 
 /// The daemon at the other end, when it is one that a verb started and its program was replaced since: an upgrade. Nothing
-/// that runs ends with it.
+/// that runs ends with it. A verb whose own program was replaced is no newer than the daemon, and leaves it.
 fn outdated(stream: &UnixStream) -> Option<ProcessId> {
+    if is_deleted(&std::fs::read_link("/proc/self/exe").ok()?) {
+        return None;
+    }
     let pid = hmz_wire::peer_of(stream).ok()?.pid;
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let background = cmdline.split(|b| *b == 0).any(|word| word == b"--background");
-    (background && exe.as_os_str().as_encoded_bytes().ends_with(b" (deleted)")).then(|| ProcessId::of(pid)).flatten()
+    (background && is_deleted(&exe)).then(|| ProcessId::of(pid)).flatten()
+}
+
+/// Whether the link to a process's program says that the file is not there any more.
+fn is_deleted(exe: &Path) -> bool {
+    exe.as_os_str().as_bytes().ends_with(DELETED)
 }
 
 /// Ends a daemon and waits until its socket is gone, so that the next one can be started.
@@ -72,12 +93,16 @@ async fn replace(paths: &Paths, daemon: ProcessId) {
     }
 }
 
-/// This executable.
+/// This executable; when it was replaced meanwhile, what is in its place, and when nothing is, itself.
 ///
 /// # Errors
 /// When /proc is not there.
 pub fn executable() -> Result<PathBuf, Error> {
-    std::env::current_exe().map_err(|e| edge::io("this program's own path", &e))
+    let exe = std::env::current_exe().map_err(|e| edge::io("this program's own path", &e))?;
+    let Some(place) = exe.as_os_str().as_bytes().strip_suffix(DELETED).map(|p| PathBuf::from(OsStr::from_bytes(p))) else {
+        return Ok(exe);
+    };
+    Ok(if place.is_file() { place } else { PathBuf::from("/proc/self/exe") })
 }
 
 /// Starts a daemon in the background and waits until it listens, or has found that another one does.
@@ -103,8 +128,24 @@ async fn start(paths: &Paths) -> Result<(), Error> {
     }
     let status = child.wait().await.map_err(failed)?;
     let said = std::fs::read_to_string(paths.log()).unwrap_or_default();
-    let last = said.lines().last().unwrap_or("it said nothing");
+    let last = match said.lines().last() {
+        Some(line) => line.to_owned(),
+        // its last words had no room either
+        None => full(&paths.log()).unwrap_or_else(|| "it said nothing".into()),
+    };
     Err(Error::failed(format!("the daemon ended at once ({status}): {last}")).hint(format!("its log: {}", paths.log().display())))
+}
+
+/// That there is no room where the log is, when there is none.
+fn full(log: &Path) -> Option<String> {
+    let dir = log.parent()?;
+    let room = rustix::fs::statvfs(dir).ok()?;
+    (room.f_bavail.saturating_mul(room.f_frsize) < ROOM).then(|| format!("no space left on the device of {}", dir.display()))
+}
+
+/// Whether a daemon is there, started if need be. A runner is of the program its run was started with, so it ends none.
+async fn wake(paths: &Paths) -> bool {
+    UnixStream::connect(paths.socket()).await.is_ok() || connect(paths).await.is_ok()
 }
 
 /// `hmz runner`, which the daemon starts. It starts a daemon when it finds none, so that its end is seen.
@@ -115,11 +156,22 @@ pub fn runner() -> ExitCode {
     };
     let code = hmz_flows::runner::main(exe);
     if let Ok(paths) = edge::paths() {
-        let woken =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map(|rt| rt.block_on(connect(&paths)).is_ok());
+        let woken = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|rt| rt.block_on(wake(&paths)));
         if !matches!(woken, Ok(true)) {
             eprintln!("hmz runner: no daemon could be started; the next verb starts one");
         }
     }
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_room_is_told() {
+        // procfs has no blocks at all
+        assert_eq!(full(Path::new("/proc/log")), Some("no space left on the device of /proc".into()));
+        assert_eq!(full(Path::new("/log")), None);
+    }
 }

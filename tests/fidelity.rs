@@ -264,3 +264,23 @@ fn the_script_agents_commands_are_told_as_they_ended() {
     assert_ne!(project.read("host").trim(), rustix::system::uname().nodename().to_string_lossy());
     home.assert_no_container_left(LIMIT);
 }
+
+#[test]
+fn a_workdir_behind_a_link_is_a_workdir() {
+    let home = TestHome::new();
+    let project = home.project("p");
+    let link = home.root().join("link");
+    std::os::unix::fs::symlink(project.dir(), &link).unwrap();
+    boxed_in(&home, "linked", "busybox:latest");
+    let steps = script(
+        &home,
+        "steps",
+        "- run: 'hostname >there'\n- run: 'cd LINK && pwd -P >at'\n".replace("LINK", link.to_str().unwrap()).as_str(),
+    );
+    let place = format!("box=docker@here{}", link.display());
+    let words = ["exec", "-f", "linked", "-a", &steps, "-e", &place, "-p", "budget.duration=10m", "go"];
+    let _ = home.hmz(words).run().ok();
+    assert_eq!(project.read("there").trim().len(), 12);
+    assert_eq!(project.read("at").trim(), link.to_str().unwrap());
+    home.assert_nothing_left(&[]);
+}

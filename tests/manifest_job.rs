@@ -305,3 +305,14 @@ fn waiting_and_watching_see_what_changes() {
     let absent = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().expect_code(1);
     let _ = absent.says("there is no env/box");
 }
+
+#[test]
+fn several_resources_are_got_as_they_are_deleted() {
+    let (home, _project) = with_box();
+    let got = home.hmz(["get", "env/box", "runtime/docker:here", "-o", "name"]).run().ok();
+    assert_eq!(got.out(), "env/box\nruntime/docker:here\n");
+    let both = home.hmz(["get", "env/box", "env/none"]).run().expect_code(1);
+    assert!(both.err().contains("there is no environment 'none'"), "{both}");
+    let deleted = home.hmz(["delete", "env/box", "env/none"]).run().expect_code(1);
+    assert_eq!(deleted.out(), "env/box deleted\n");
+}

@@ -223,3 +223,24 @@ fn an_entry_of_the_settings_that_cannot_be_read_is_refused_with_its_place() {
     );
     place.table(&[("-f boxed $A -e box=docker@here$P", &said)]);
 }
+
+#[test]
+fn a_runtime_that_the_settings_do_not_give_for_a_mistake_in_them() {
+    let place = Place::new();
+    let missing = "-e 'box=docker@nope$P': no docker runtime is saved as 'nope'; ";
+    let words = "-f boxed $A -e box=docker@nope$P";
+    let hinted = |hint: &str| {
+        let hint = format!("\n  hint: {hint}");
+        eventually("the settings are read", LIMIT, || {
+            let finished = place.exec(words);
+            let seen = finished.err().contains(&hint);
+            place.refused(finished, missing);
+            seen.then_some(())
+        });
+    };
+    hinted("# in settings.yaml\n        runtimes:\n          docker:\n            nope:\n");
+    place.home.settings("runtimes: [docker\n");
+    hinted("settings.yaml is not read as it stands: ");
+    place.home.settings("runtimes:\n  dokcer:\n    nope: {endpoint: local}\n");
+    hinted("settings.yaml is not read as it stands: ");
+}

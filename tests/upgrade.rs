@@ -59,3 +59,35 @@ fn a_new_program_takes_over_from_the_daemon_of_the_old_one_and_a_run_goes_on() {
     drop(hmz(&["delete", "run/up"]).run().ok());
     home.assert_no_container_left(LIMIT);
 }
+
+#[test]
+fn a_verb_of_the_old_program_sees_its_run_to_the_end() {
+    for gone in [false, true] {
+        let home = TestHome::new();
+        let project = home.project("p");
+        project.write("steps.yaml", STEPS);
+        project.write(
+            ".hmz/flows/small.yaml",
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: small}\nspec:\n  agents: {coder: {}}\n  environments: {box: {image: \
+             'busybox:latest'}}\n  steps: [{turn: {agent: coder, environment: box, prompt: '{{ task }}'}}]\n",
+        );
+        let program = home.root().join("installed-hmz");
+        install(&program);
+        let place = format!("box=docker@here{}", project.path());
+        let words = ["exec", "-f", "small", "-a", "script/./steps.yaml", "-e", &place, "-p", "budget.duration=10m", "go"];
+        let mut exec = home.run(Invocation::new(&program).args(words)).cwd(project.dir()).start();
+        exec.wait_for("Bash(echo before)");
+        if gone {
+            fs::remove_file(&program).unwrap();
+            // the verb has to start the next one
+            rustix::process::kill_process(rustix::process::Pid::from_raw(daemon(&home)).unwrap(), rustix::process::Signal::KILL)
+                .unwrap();
+        } else {
+            install(&program);
+        }
+        project.write("go", "");
+        drop(exec.wait().ok());
+        assert_eq!(project.read("after.txt").trim(), "after");
+        home.assert_no_container_left(LIMIT);
+    }
+}

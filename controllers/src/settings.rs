@@ -160,7 +160,7 @@ mod tests {
         let (docker, now) = ([Backend::Docker], Timestamp::UNIX_EPOCH);
         let here = RuntimeRef::named(Backend::Docker, "here");
         let spec = RuntimeSpec { cpus: Some(Cpus::whole(4)), ..RuntimeSpec::default() };
-        let mut settings = SettingsSnapshot { runtimes: vec![(here.clone(), Ok(spec.clone()))], problem: None };
+        let mut settings = SettingsSnapshot { runtimes: vec![(here.clone(), Ok(spec.clone()))], ..SettingsSnapshot::default() };
         let manifest = Resource::<Runtime>::new("docker:mine", RuntimeSpec::default());
         let steps = plan(&settings, std::slice::from_ref(&manifest), &docker, now);
         assert_eq!(names(&steps), ["create docker Unsaved", "create docker:here Settings"]);
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(plan(&settings, &there, &docker, now), []);
 
         // a file that cannot be read changes nothing
-        let broken = SettingsSnapshot { runtimes: Vec::new(), problem: Some("line 3".into()) };
+        let broken = SettingsSnapshot { problem: Some("line 3".into()), ..SettingsSnapshot::default() };
         assert_eq!(plan(&broken, &there, &docker, now), []);
 
         // an entry that cannot be read keeps what it was and says so

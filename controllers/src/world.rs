@@ -140,4 +140,6 @@ pub struct SettingsSnapshot {
     pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, String>)>,
     /// Why the file cannot be read at all; then `runtimes` says nothing and the last good state stays.
     pub problem: Option<String>,
+    /// What is wrong beside the entries, such as a backend that is none; those entries are not in `runtimes`.
+    pub faults: Vec<String>,
 }

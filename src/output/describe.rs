@@ -217,7 +217,7 @@ fn flow<'a>(lines: &mut Lines, r: &'a Resource<Flow>) -> Option<&'a Conditions> 
         lines.add(0, &format!("Agent {role}"), agent.description.as_deref().unwrap_or("<no description>"));
     }
     for (role, e) in &r.spec.environments {
-        let mut parts: Vec<String> = e.description.iter().cloned().collect();
+        let mut parts: Vec<String> = e.description.iter().map(|d| d.trim_end_matches('.').to_owned()).collect();
         parts.extend(e.image.iter().cloned());
         parts.extend(e.cpus.map(|c| format!("{c} CPUs")));
         parts.extend(e.memory.map(|m| format!("{m} of memory")));

@@ -35,7 +35,10 @@ pub fn ready(environment: &Resource<Environment>) -> String {
         return "True".into();
     }
     let order = [c::SCHEDULED, c::IMAGE_READY, c::CREATED, c::GUEST_READY, c::READY];
-    let first = order.iter().filter_map(|kind| conditions.get(kind)).find(|c| c.status != ConditionStatus::True);
+    // a share that was given back is what follows from a refusal and never its cause
+    let causes = order.iter().filter_map(|kind| conditions.get(kind)).filter(|c| c.reason != "Released");
+    let first =
+        causes.clone().find(|c| c.reason == "Refused").or_else(|| causes.clone().find(|c| c.status != ConditionStatus::True));
     let status = conditions.get(c::READY).map_or("False", |c| word(c.status));
     match first {
         Some(cause) if !cause.reason.is_empty() => format!("{status} ({})", cause.reason),
@@ -63,6 +66,37 @@ mod tests {
     use hmz_api::kinds::RunSpec;
     use jiff::Timestamp;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_refusal_is_the_cause_and_a_share_given_back_is_not() {
+        use ConditionStatus::{False, True};
+        type Set = (&'static str, ConditionStatus, &'static str);
+        let cases: [(&str, &[Set]); 4] = [
+            (
+                "False (Pulling)",
+                &[(c::SCHEDULED, True, "Held"), (c::IMAGE_READY, False, "Pulling"), (c::READY, False, "Pending")],
+            ),
+            (
+                "False (Refused)",
+                &[
+                    (c::SCHEDULED, False, "Released"),
+                    (c::IMAGE_READY, False, "Pending"),
+                    (c::CREATED, False, "Refused"),
+                    (c::READY, False, "Refused"),
+                ],
+            ),
+            ("False (Exited)", &[(c::SCHEDULED, False, "Released"), (c::CREATED, False, "Exited"), (c::READY, False, "Exited")]),
+            ("False", &[(c::READY, False, "")]),
+        ];
+        for (shown, conditions) in cases {
+            let spec = serde_json::from_value(serde_json::json!({"runtime": "docker", "workdir": "/w"})).unwrap();
+            let mut resource = Resource::<Environment>::new("e", spec);
+            for (kind, status, reason) in conditions {
+                resource.status.conditions.set(kind, *status, reason, "", 1, Timestamp::UNIX_EPOCH);
+            }
+            assert_eq!(ready(&resource), shown, "{conditions:?}");
+        }
+    }
 
     #[test]
     fn each_phase_has_its_conditions() {

@@ -236,6 +236,10 @@ fn the_ends_of_a_run() {
         (Outcome::Failed, "step 2: exit status 1"),
         (Outcome::Cancelled, ""),
         (Outcome::Refused, "no room"),
+        // as a runner says them
+        (Outcome::BudgetExceeded, "stopped -- boxed: its budget's duration is spent"),
+        (Outcome::Cancelled, "cancelled"),
+        (Outcome::Refused, "boxed: step 1: no such variable"),
     ] {
         let mut transcript = Transcript::new(Style::PLAIN);
         transcript.lines(&story()[0]);
@@ -243,7 +247,8 @@ fn the_ends_of_a_run() {
     }
     assert_eq!(
         all,
-        "stopped -- boxed: its budget's duration is spent\nfailed -- boxed: step 2: exit status 1\ncancelled -- boxed\nrefused -- boxed: no room\n"
+        "stopped -- boxed: its budget's duration is spent\nfailed -- boxed: step 2: exit status 1\ncancelled -- boxed\nrefused -- boxed: no room\n\
+         stopped -- boxed: its budget's duration is spent\ncancelled -- boxed\nrefused -- boxed: step 1: no such variable\n"
     );
 }
 

@@ -129,6 +129,10 @@ impl Transcript {
         };
         let flow = if self.flow.is_empty() { "the run" } else { &self.flow };
         let message = clean(message.trim_end());
+        // some say it whole, and some begin with the flow
+        let message = message.strip_prefix(&format!("{word} -- {flow}: ")).unwrap_or(&message);
+        let message = message.strip_prefix(&format!("{flow}: ")).unwrap_or(message);
+        let message = if message == word { "" } else { message };
         let text = if message.is_empty() { format!("{word} -- {flow}") } else { format!("{word} -- {flow}: {message}") };
         format!("{}\n", self.style.paint(look, &text))
     }

@@ -25,9 +25,22 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         show::print(&show::listing(&found, args.output)?);
         return Ok(ExitCode::SUCCESS);
     }
+    // get env/a run/b
+    if args.what.contains('/') && !args.names.is_empty() {
+        if args.watch {
+            return Err(Error::usage("one resource or one kind can be watched, such as hmz get runs -w"));
+        }
+        let mut found = Vec::new();
+        for typed in std::iter::once(&args.what).chain(&args.names) {
+            let (kind, name) = name::one(typed, None)?;
+            found.push(client.get(kind, &name).await?);
+        }
+        show::print(&show::listing(&found, args.output)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let (kind, names) = match args.what.split_once('/') {
-        Some((word, first)) if args.names.is_empty() => (name::kind(word)?, vec![first.to_owned()]),
-        _ => (name::kind(&args.what)?, args.names.clone()),
+        Some((word, first)) => (name::kind(word)?, vec![first.to_owned()]),
+        None => (name::kind(&args.what)?, args.names.clone()),
     };
     let names = names.iter().map(|n| name::stored(kind, n)).collect::<Result<Vec<_>, _>>()?;
     if args.watch {

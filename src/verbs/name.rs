@@ -43,11 +43,29 @@ pub fn of_kind(wanted: &str, typed: &str) -> Result<String, Error> {
     match typed.split_once('/') {
         None => Ok(typed.to_owned()),
         Some((word, name)) if kind(word)? == wanted => Ok(name.to_owned()),
-        Some((word, _)) => Err(Error::usage(format!("'{word}' is not a {}", wanted.to_ascii_lowercase()))),
+        Some((word, _)) => {
+            let (is, wants) = (kind(word)?.to_ascii_lowercase(), wanted.to_ascii_lowercase());
+            let an = |word: &str| if word.starts_with('e') { "an" } else { "a" };
+            Err(Error::usage(format!("'{typed}' is {} {is} and not {} {wants}", an(&is), an(&wants))))
+        }
     }
 }
 
 /// `env/box`, as `-o name` and messages print it.
 pub fn shown(kind: &str, name: &str) -> String {
     format!("{}/{name}", crate::output::table::kind_word(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_kind_is_said_to_be_that() {
+        let said = |wanted, typed| of_kind(wanted, typed).map_err(|e| e.message);
+        assert_eq!(said("Environment", "env/box"), Ok("box".into()));
+        assert_eq!(said("Environment", "run/a"), Err("'run/a' is a run and not an environment".into()));
+        assert_eq!(said("Run", "env/a"), Err("'env/a' is an environment and not a run".into()));
+        assert_eq!(said("Run", "pod/a"), Err("'pod' is not a kind".into()));
+    }
 }

@@ -126,3 +126,18 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
     eventually("its last word", LIMIT, || done.out().contains("all done").then_some(()));
     scene.assert_nothing_left();
 }
+
+#[test]
+fn one_whose_runner_is_killed_says_what_became_of_it() {
+    let scene = Scene::new();
+    let (exec, processes) = at_work(&scene);
+    scene.runner().signal(Signal::KILL);
+    let ended = exec.wait().expect_code(1);
+    let (reason, message) = scene.complete(&only_run(&scene));
+    assert!(reason == "Failed" && !message.is_empty(), "{reason} {message}");
+    let _ = ended.says("hmz exec: error: ").says(&message);
+    for process in &processes {
+        process.assert_gone();
+    }
+    scene.assert_nothing_left();
+}

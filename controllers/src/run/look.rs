@@ -30,6 +30,10 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             taken.push(env.metadata.name);
         }
     }
+    let settings = {
+        let settings = world.settings.borrow();
+        settings.problem.iter().chain(&settings.faults).cloned().collect()
+    };
     let mut runtimes = BTreeMap::new();
     let mut flow = None;
     let mut agents = Ok(());
@@ -52,6 +56,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         flow,
         agents,
         runtimes,
+        settings,
         owned,
         taken,
         runner,

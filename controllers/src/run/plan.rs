@@ -43,6 +43,8 @@ pub struct Observed {
     pub agents: Result<(), Error>,
     /// The runtimes its roles are put on.
     pub runtimes: Runtimes,
+    /// What is wrong with settings.yaml, beside entries that are there: why a runtime may be missing.
+    pub settings: Vec<String>,
     /// The environments it owns, by name.
     pub owned: BTreeMap<String, Resource<Environment>>,
     /// Names of its environments that belong to somebody else.
@@ -254,7 +256,9 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         None => return Step::Wait(Action::requeue(FOLLOW)),
     };
     if !run.status.conditions.is_true(ACCEPTED) {
-        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven).and_then(|()| seen.agents.clone());
+        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven)
+            .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings))
+            .and_then(|()| seen.agents.clone());
         if let Err(error) = checked {
             return refuse(run, &error, now);
         }

@@ -55,6 +55,16 @@ pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: 
     Ok(())
 }
 
+/// The same refusal, with what is wrong with settings.yaml where that may be why a runtime is missing.
+pub fn with_settings(mut error: Error, runtimes: &Runtimes, faults: &[String]) -> Error {
+    if faults.is_empty() || runtimes.values().all(Option::is_some) {
+        return error;
+    }
+    // what to write there is no help while the file cannot be read
+    error.hints.clear();
+    faults.iter().fold(error, |error, fault| error.hint(format!("settings.yaml is not read as it stands: {fault}")))
+}
+
 fn quoted<'a>(words: impl Iterator<Item = &'a String>) -> String {
     words.map(|w| format!("'{w}'")).collect::<Vec<_>>().join(", ")
 }
@@ -90,7 +100,10 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     let is_driven = driven.contains(&place.runtime.backend);
     let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).filter(|r| !r.metadata.is_deleting());
     if is_driven && saved.is_none() {
-        return refused(not_saved(&place.runtime, Some(role)));
+        let (backend, name) = (place.runtime.backend, place.runtime.name.as_deref().unwrap_or("here"));
+        let entry =
+            format!("# in settings.yaml\nruntimes:\n  {backend}:\n    {name}:\n      endpoint: local\n      harness: local");
+        return refused(not_saved(&place.runtime, Some(role))).map_err(|error| error.hint(entry));
     }
     let spec = saved.map(|r| r.spec.clone()).unwrap_or_default();
     if let Some(why) = unsupported(&place.runtime, &spec, is_driven) {

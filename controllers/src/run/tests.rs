@@ -111,6 +111,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         flow: Some(Ok(boxed())),
         agents: Ok(()),
         runtimes: runtimes(&[("docker:here", local())], run),
+        settings: Vec::new(),
         owned: BTreeMap::new(),
         taken: Vec::new(),
         runner: None,
@@ -246,4 +247,24 @@ fn environments_are_named_after_their_role() {
     assert_eq!(environment_name("fix", "box"), "fix-box");
     assert_eq!(environment_name("fix", "Test_box_"), "fix-test-box");
     assert!(hmz_api::name::check(&environment_name("fix", "_x")).is_ok());
+}
+
+#[test]
+fn a_runtime_that_is_missing_tells_what_is_wrong_with_the_settings() {
+    let run = declared(&[("box", "docker@nope/w")]);
+    let hints = |settings: &[&str]| {
+        let runtimes = runtimes(&[], &run);
+        let settings = settings.iter().map(|s| (*s).to_owned()).collect();
+        let refused = planned(run.clone(), &Observed { runtimes, settings, ..seen(0, &run) });
+        refusal::of(&refused).unwrap().hints
+    };
+    assert_eq!(hints(&[]), ["# in settings.yaml\nruntimes:\n  docker:\n    nope:\n      endpoint: local\n      harness: local"]);
+    assert_eq!(
+        hints(&["s:1:11: unclosed bracket '['"]),
+        ["settings.yaml is not read as it stands: s:1:11: unclosed bracket '['"]
+    );
+    // what is there is used, whatever else is wrong with the file
+    let run = declared(&[("box", "docker@here/w")]);
+    let there = planned(run.clone(), &Observed { settings: vec!["s:1:1: no".into()], ..seen(0, &run) });
+    assert_eq!(refusal::of(&there), None);
 }

@@ -45,7 +45,7 @@ fn settings(all: bool) -> SettingsSnapshot {
         runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
         runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
     }
-    SettingsSnapshot { runtimes, problem: None }
+    SettingsSnapshot { runtimes, ..SettingsSnapshot::default() }
 }
 
 /// Plays a seed; what happened, as text.

@@ -88,5 +88,6 @@ fn snapshot(loaded: &Loaded) -> SettingsSnapshot {
             .map(|(runtime, entry)| (runtime.clone(), entry.clone().map_err(|report| report.to_string())))
             .collect(),
         problem: loaded.problem.as_ref().map(ToString::to_string),
+        faults: loaded.settings.problems.iter().map(ToString::to_string).collect(),
     }
 }

@@ -61,7 +61,8 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                 progress.note(&record);
                 transcript.show(&record, Some(&progress));
                 if matches!(record.event, Event::Ended { .. }) {
-                    break;
+                    drop(progress);
+                    return gone(&client, &run, uid, true).await;
                 }
             }
             // a run that was refused has no journal, and one whose runner was killed has one without an end
@@ -77,7 +78,7 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
         }
     }
     drop(progress);
-    gone(&client, &run, uid).await
+    gone(&client, &run, uid, false).await
 }
 
 async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
@@ -98,8 +99,8 @@ fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
         .map(|c| (environment.name().to_owned(), c.message.clone()))
 }
 
-/// Waits until the run is complete and none of its environments is left.
-async fn gone(client: &Client, run: &str, uid: Option<Uuid>) -> Result<End, Error> {
+/// Waits until the run is complete and none of its environments is left. How it ended is `told` where its journal has it.
+async fn gone(client: &Client, run: &str, uid: Option<Uuid>, told: bool) -> Result<End, Error> {
     let mut left = BTreeSet::new();
     let mut lines = Box::pin(client.watch("Environment", None).await?);
     let mut listed = false;
@@ -127,6 +128,7 @@ async fn gone(client: &Client, run: &str, uid: Option<Uuid>) -> Result<End, Erro
             return Ok(match end.reason.as_str() {
                 "Succeeded" | "BudgetExceeded" => End::Status(0),
                 "Refused" => End::Refused(end.message.clone()),
+                _ if !told => return Err(Error::failed(format!("{run}: {}", end.message))),
                 _ => End::Status(1),
             });
         }

@@ -28,6 +28,8 @@ pub struct Place<'a> {
     pub provider: &'a str,
     /// Whether the daemon is rootless: root in its containers is then the user here.
     pub rootless: bool,
+    /// The workdir with the links of its path followed.
+    pub workdir: &'a Path,
 }
 
 /// The body of the create request. `image_labels` are those baked into the image.
@@ -39,13 +41,18 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Value {
     if let Some(lease) = spec.lease {
         entrypoint.extend(["--lease".to_owned(), lease.as_secs().max(1).to_string()]);
     }
+    let mut mounts = vec![
+        bind(place.workdir, &spec.workdir, false),
+        bind(&spec.guest.program, Path::new(GUEST_PROGRAM), true),
+        bind(&spec.guest.socket_dir, Path::new(GUEST_SOCKET_DIR), false),
+        bind(&spec.guest.scratch, &spec.guest.scratch, false),
+    ];
+    // a process here that stands in the workdir is where its links lead, and so are the commands it starts
+    if place.workdir != spec.workdir {
+        mounts.push(bind(place.workdir, place.workdir, false));
+    }
     let mut host = json!({
-        "Mounts": [
-            bind(&spec.workdir, &spec.workdir, false),
-            bind(&spec.guest.program, Path::new(GUEST_PROGRAM), true),
-            bind(&spec.guest.socket_dir, Path::new(GUEST_SOCKET_DIR), false),
-            bind(&spec.guest.scratch, &spec.guest.scratch, false),
-        ],
+        "Mounts": mounts,
         "PidsLimit": PIDS,
         "CapDrop": ["ALL"],
         "CapAdd": if uid == 0 { ROOT_KEEPS.to_vec() } else { Vec::new() },
@@ -137,7 +144,7 @@ mod tests {
 
     fn made(uid: u32, rootless: bool, image_labels: Value) -> Value {
         let who = who(uid);
-        body(Place { who: &who, provider: "here", rootless }, &spec(), &image_labels)
+        body(Place { who: &who, provider: "here", rootless, workdir: &spec().workdir }, &spec(), &image_labels)
     }
 
     #[test]
@@ -178,9 +185,21 @@ mod tests {
         assert_eq!(leased["HostConfig"]["AutoRemove"], true);
         assert_eq!(leased["Entrypoint"], json!(["/.hmz/hmz", "guest", "--socket", "/.hmz/run/g.sock", "--lease", "120"]));
         let who = who(1);
-        let place = Place { who: &who, provider: "here", rootless: false };
+        let at = spec().workdir;
+        let place = Place { who: &who, provider: "here", rootless: false, workdir: &at };
         let stays = body(place, &BoxSpec { lease: None, ..spec() }, &Value::Null);
         assert_eq!(stays["HostConfig"]["AutoRemove"], false);
         assert_eq!(stays["Entrypoint"].as_array().map(Vec::len), Some(4));
+    }
+
+    #[test]
+    fn a_workdir_behind_a_link_is_at_both_its_paths() {
+        let who = who(1);
+        let place = Place { who: &who, provider: "here", rootless: false, workdir: Path::new("/real") };
+        let made = body(place, &spec(), &Value::Null);
+        let mounts = made["HostConfig"]["Mounts"].as_array().cloned().unwrap_or_default();
+        let at = |target: &str| mounts.iter().find(|m| m["Target"] == target).map(|m| m["Source"].clone());
+        assert_eq!((at("/w, x"), at("/real")), (Some(json!("/real")), Some(json!("/real"))));
+        assert_eq!(made["WorkingDir"], "/w, x");
     }
 }

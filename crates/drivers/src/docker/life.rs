@@ -93,7 +93,8 @@ async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), Driver
 /// Creates the container; `None` when the name was taken at this moment.
 async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
     let (image_labels, rootless) = tokio::try_join!(image::labels(session, &spec.image), session.is_rootless())?;
-    let place = container::Place { who: session.who, provider: session.provider(), rootless };
+    let workdir = tokio::fs::canonicalize(&spec.workdir).await.unwrap_or_else(|_| spec.workdir.clone());
+    let place = container::Place { who: session.who, provider: session.provider(), rootless, workdir: &workdir };
     let body = container::body(place, spec, &image_labels);
     match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
         Ok(answer) => session.id_of(&answer.json).map(Some),
