@@ -52,6 +52,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                     (_, Some(number)) => Ok(signalled(number)),
                     (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
                     (follow::End::Refused(message), None) => Err(show::refusal(&message)),
+                    (follow::End::Untold(message), None) => Err(Error::failed(message)),
                 };
             }
             number = signals.next() => {

@@ -141,3 +141,24 @@ fn one_whose_runner_is_killed_says_what_became_of_it() {
     }
     scene.assert_nothing_left();
 }
+
+#[test]
+fn one_that_is_interrupted_before_its_runner_is_there_ends_with_130() {
+    let scene = Scene::new();
+    // no daemon answers there, and none refuses: the run stays in its beginnings
+    let silent = scene.home.root().join("silent.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    scene.home.settings(&format!(
+        "runtimes:\n  docker:\n    {}: {{endpoint: 'unix://{}', harness: local}}\n",
+        scene.runtime,
+        silent.display()
+    ));
+    let exec = scene.exec().start();
+    eventually("the run", LIMIT, || (!scene.list("runs").is_empty()).then_some(()));
+    exec.signal(Signal::INT);
+    // it has been told; the daemon that never answered goes away
+    eventually("the verb says so", LIMIT, || exec.stderr().contains("ending the run").then_some(()));
+    drop(listener);
+    let ended = exec.wait().expect_code(130);
+    assert!(!ended.err().contains("error:"), "{ended}");
+}

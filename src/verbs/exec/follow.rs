@@ -23,6 +23,8 @@ pub enum End {
     Status(u8),
     /// Refused, with this sentence.
     Refused(String),
+    /// Not well, as this sentence says; its journal does not.
+    Untold(String),
 }
 
 /// Follows the run; survives a daemon that is killed and started again.
@@ -128,7 +130,7 @@ async fn gone(client: &Client, run: &str, uid: Option<Uuid>, told: bool) -> Resu
             return Ok(match end.reason.as_str() {
                 "Succeeded" | "BudgetExceeded" => End::Status(0),
                 "Refused" => End::Refused(end.message.clone()),
-                _ if !told => return Err(Error::failed(format!("{run}: {}", end.message))),
+                _ if !told => End::Untold(format!("{run}: {}", end.message)),
                 _ => End::Status(1),
             });
         }
