@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Runs coding agents whose work lands in an environment of its own, declaratively.
 #[derive(Debug, Parser)]
-#[command(name = "hmz", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "hmz", version, max_term_width = 100)]
 #[command(after_help = "Examples:
   hmz exec -f boxed -a coder=claude/claude-haiku-4-5:low \\
       -e box=docker@here/home/me/myproject \"fix add() in calc.py\"
@@ -40,7 +40,7 @@ pub enum Verb {
     Logs(Logs),
     /// Wait until a resource is as you want it
     #[command(
-        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box"
+        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box\n\nExit status: 0 when it is so. Of a run that is Complete: 0 when it went well, 1 failed, 2 refused."
     )]
     Wait(Wait),
     /// Run a flow now and show what it does

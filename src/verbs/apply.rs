@@ -6,7 +6,7 @@ use crate::verbs::name;
 use crate::{edge, show};
 use futures::StreamExt;
 use hmz_api::kinds::condition;
-use hmz_api::rest::{ApplyRequest, WatchLine};
+use hmz_api::rest::{Applied, ApplyRequest, WatchLine};
 use hmz_api::{AnyResource, Condition, Conditions, Error};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,7 +35,14 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
                 } else {
                     format!("{shown} {}\n", applied.word())
                 });
-                verdict(&client, &result.kind, &result.name).await
+                let verdict = verdict(&client, &result.kind, &result.name).await;
+                match applied {
+                    // what was refused before stays refused, whatever was mended since
+                    Applied::Unchanged if result.kind == "Run" => {
+                        verdict.map_err(|e| e.hint(format!("to try again, delete it first: hmz delete {shown}")))
+                    }
+                    _ => verdict,
+                }
             }
             Err(e) => Err(e),
         };

@@ -51,7 +51,11 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                 return match (ended?, told) {
                     (_, Some(number)) => Ok(signalled(number)),
                     (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
-                    (follow::End::Refused(message), None) => Err(show::refusal(&message)),
+                    (follow::End::Refused(message), None) => {
+                        // nothing of it started, and this is where it is told: its listing would be a leftover
+                        let _ = client.delete("Run", &result.name, false).await;
+                        Err(show::refusal(&message))
+                    }
                     (follow::End::Untold(message), None) => Err(Error::failed(message)),
                 };
             }

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Runs it.
 ///
 /// # Errors
-/// When the time is up (it says what it saw), or the resource is not there or goes away.
+/// When the time is up (it says what it saw), the resource is not there or goes away, or a run that was waited for ended
+/// other than well.
 pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
     let (kind, name) = name::one(&args.what, args.name.as_deref())?;
     let shown = name::shown(kind, &name);
@@ -40,7 +41,7 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
                     if let Some(found) = conditions.get(&wanted) {
                         last = format!("{wanted} is {:?} ({}{})", found.status, found.reason, tail(found));
                         if found.status == status && found.observed_generation >= generation {
-                            return Ok(());
+                            return ended(&resource, &wanted, found);
                         }
                     }
                     if let Some(never) = never(&resource, &wanted, status) {
@@ -57,6 +58,19 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
     match tokio::time::timeout(limit, looked).await {
         Ok(done) => done.map(|()| said(&shown, "condition met")),
         Err(_) => Err(Error::failed(format!("{shown}: wanted {wanted} {status:?} within {}, and {last}", args.timeout))),
+    }
+}
+
+/// A run that is complete is what was waited for, and how it ended is this verb's end too: whoever goes on after it goes on
+/// after a success.
+fn ended(resource: &AnyResource, wanted: &str, found: &Condition) -> Result<(), Error> {
+    let is_end =
+        matches!(resource, AnyResource::Run(_)) && wanted == condition::COMPLETE && found.status == ConditionStatus::True;
+    match found.reason.as_str() {
+        _ if !is_end => Ok(()),
+        "Succeeded" | "BudgetExceeded" => Ok(()),
+        "Refused" => Err(show::refusal(&found.message)),
+        reason => Err(Error::failed(format!("run/{} has ended ({reason}{})", resource.metadata().name, tail(found)))),
     }
 }
 

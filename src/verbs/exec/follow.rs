@@ -98,6 +98,8 @@ fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
         .into_iter()
         .filter_map(|kind| conditions.get(kind))
         .find(|c| c.status != hmz_api::ConditionStatus::True && !c.message.is_empty())
+        // a refusal is told once, at the end
+        .filter(|c| !matches!(c.reason.as_str(), "Refused" | "Insufficient"))
         .map(|c| (environment.name().to_owned(), c.message.clone()))
 }
 
