@@ -45,7 +45,7 @@ const STARTS: u32 = 10;
 /// When it cannot be started or does not answer.
 pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
     if let Ok(stream) = UnixStream::connect(paths.socket()).await {
-        match outdated(&stream) {
+        match outdated(paths, &stream) {
             None => return Ok(stream),
             Some(daemon) => replace(paths, daemon).await,
         }
@@ -66,7 +66,7 @@ pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
 
 /// The daemon at the other end, when it is one that a verb started and its program was replaced since: an upgrade. Nothing
 /// that runs ends with it. A verb whose own program was replaced is no newer than the daemon, and leaves it.
-fn outdated(stream: &UnixStream) -> Option<ProcessId> {
+fn outdated(paths: &Paths, stream: &UnixStream) -> Option<ProcessId> {
     if is_deleted(&std::fs::read_link("/proc/self/exe").ok()?) {
         return None;
     }
@@ -74,7 +74,13 @@ fn outdated(stream: &UnixStream) -> Option<ProcessId> {
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let background = cmdline.split(|b| *b == 0).any(|word| word == b"--background");
-    (background && is_deleted(&exe)).then(|| ProcessId::of(pid)).flatten()
+    // a runner that found no daemon starts one from the copy it runs from, which no upgrade replaces
+    let other = exe.starts_with(paths.state.join("guest")) && size(&exe)? != size(Path::new("/proc/self/exe"))?;
+    (background && (other || is_deleted(&exe))).then(|| ProcessId::of(pid)).flatten()
+}
+
+fn size(file: &Path) -> Option<u64> {
+    std::fs::metadata(file).ok().map(|found| found.len())
 }
 
 /// Whether the link to a process's program says that the file is not there any more.
