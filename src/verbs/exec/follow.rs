@@ -67,8 +67,19 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                     return gone(&client, &run, uid, true).await;
                 }
             }
-            // a run that was refused has no journal, and one whose runner was killed has one without an end
-            None if is_complete(&client, &run).await? => break,
+            // a run that was refused has no journal, and one whose runner was killed has one without an end; of any other the
+            // rest is there, when the stream that ended was that of a daemon that did
+            None if is_complete(&client, &run).await? => {
+                let mut rest = client.journal(&run, seen, false, false).await?.boxed();
+                let mut told = false;
+                while let Some(record) = rest.next().await {
+                    let record = record?;
+                    transcript.show(&record, Some(&progress));
+                    told |= matches!(record.event, Event::Ended { .. });
+                }
+                drop(progress);
+                return gone(&client, &run, uid, told).await;
+            }
             Some(Err(_)) | None => {
                 lost += 1;
                 match client.journal(&run, seen, true, true).await {
@@ -79,8 +90,6 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
             }
         }
     }
-    drop(progress);
-    gone(&client, &run, uid, false).await
 }
 
 async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
