@@ -29,6 +29,9 @@ ended() {
 trap ended EXIT
 log_dir=$(mktemp -d)
 
+# images are made here unless told otherwise: tests ask nothing of a registry
+export HMZ_TESTBED_PULL=${HMZ_TESTBED_PULL:-0}
+
 section 'docker daemon and images'
 tests/testbed/up
 HMZ_TEST_DOCKER_HOST=${DOCKER_HOST:-$(docker context inspect -f '{{.Endpoints.docker.Host}}')}

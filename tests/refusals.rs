@@ -35,7 +35,7 @@ impl Place {
         home.settings(RUNTIMES);
         let project = home.project("p");
         project.write("steps.yaml", "- say: it ran\n");
-        let asks = [("boxed8", "cpus: 8"), ("mem16", "memory: 16G"), ("noimage", "image: 'hmz-test-none:1'"), ("gpu", "gpus: 1")];
+        let asks = [("boxed8", "cpus: 8"), ("mem16", "memory: 16G"), ("noimage", "image: '127.0.0.1:1/hmz-test/none:1'"), ("gpu", "gpus: 1")];
         for (name, ask) in asks {
             flow(&project, name, &format!("box: {{{ask}}}"));
         }
@@ -159,7 +159,7 @@ fn a_daemon_that_is_not_there() {
 
 #[test]
 fn an_image_that_cannot_be_had_is_refused_in_dockers_words() {
-    let said = "could not start a container of hmz-test-none:1 on unix:///var/run/docker.sock: ";
+    let said = "could not start a container of 127.0.0.1:1/hmz-test/none:1 on unix:///var/run/docker.sock: ";
     Place::new().table(&[("-f noimage $A -e box=docker@here$P", said)]);
 }
 
