@@ -35,7 +35,12 @@ impl Place {
         home.settings(RUNTIMES);
         let project = home.project("p");
         project.write("steps.yaml", "- say: it ran\n");
-        let asks = [("boxed8", "cpus: 8"), ("mem16", "memory: 16G"), ("noimage", "image: '127.0.0.1:1/hmz-test/none:1'"), ("gpu", "gpus: 1")];
+        let asks = [
+            ("boxed8", "cpus: 8"),
+            ("mem16", "memory: 16G"),
+            ("noimage", "image: '127.0.0.1:1/hmz-test/none:1'"),
+            ("gpu", "gpus: 1"),
+        ];
         for (name, ask) in asks {
             flow(&project, name, &format!("box: {{{ask}}}"));
         }
