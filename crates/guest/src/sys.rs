@@ -266,11 +266,18 @@ pub(crate) fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Gives every signal its default disposition, so that a command need only be told what it ignores.
+/// Gives every signal its default disposition, so that a command need only be told what it ignores. By the kernel's own
+/// call: the C library keeps two signals for itself, and whoever started the container may have had them ignored.
 pub(crate) fn default_signals() {
+    // the kernel's sigaction on x86_64: handler, flags, restorer, mask; a handler of 0 is SIG_DFL
+    let default = [0u64; 4];
     for signal in 1..=MAX_SIGNAL {
-        // SAFETY: no handler was ever installed here, so none can be running; what cannot be set needs no setting.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel reads 32 bytes that are there. No handler was ever installed here, so none can be running; what
+        // cannot be set needs no setting.
+        unsafe {
+            let old = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, size_of::<u64>());
+        }
     }
 }
 
