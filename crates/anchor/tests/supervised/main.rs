@@ -24,11 +24,18 @@ fn main() -> ExitCode {
         Some("guest") => return hmz_guest::main(args),
         _ => {}
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    // what a test runner says to any test program: `--list --format terse [--ignored]`, or names
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let said = |word: &str| args.iter().any(|arg| arg == word);
+    let value_of_option = |at: usize| at > 0 && ["--format", "--test-threads", "--skip"].contains(&args[at - 1].as_str());
+    let wanted: Vec<&String> =
+        args.iter().enumerate().filter(|(at, arg)| !arg.starts_with('-') && !value_of_option(*at)).map(|(_, arg)| arg).collect();
+    let is_wanted = |name: &str| {
+        wanted.is_empty() || wanted.iter().any(|w| if said("--exact") { name == w.as_str() } else { name.contains(w.as_str()) })
+    };
     let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
-    let chosen = tests.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
-    let chosen: Vec<Test> = chosen.collect();
-    if std::env::args().any(|a| a == "--list") {
+    let chosen: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name) && !said("--ignored")).collect();
+    if said("--list") {
         for (name, _) in chosen {
             println!("{name}: test");
         }
