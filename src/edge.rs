@@ -7,7 +7,12 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// Variables of the caller that a run's processes here get, by name or by prefix (`*`). Nothing of them reaches a box.
-const PASSED: [&str; 22] = [
+const PASSED: [&str; 27] = [
+    "ALL_PROXY",
+    "all_proxy",
+    "SSL_CERT_DIR",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_REGION",
     "PATH",
     "HOME",
     "USER",

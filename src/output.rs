@@ -3,8 +3,6 @@
 //! Everything here is a function from values to text, without a clock and without a terminal: whoever calls says what
 //! the time is, how wide the terminal is and whether it takes colours. Text that comes from an agent, a container or a
 //! daemon is neutralised before it is shown: it cannot move the cursor, set the title or clear the screen.
-// what no verb has taken up yet; goes with the last of them
-#![allow(dead_code)]
 
 pub mod age;
 pub mod clean;

@@ -28,6 +28,7 @@ pub struct Style {
 
 impl Style {
     /// No colours.
+    #[cfg(test)]
     pub const PLAIN: Self = Self { colour: false };
 
     /// Decides for a stream: NO_COLOR (not empty) is never, then TERM=dumb is never, then FORCE_COLOR (not empty, not 0) is
