@@ -24,7 +24,7 @@ pub fn known_endpoint(spec: &RuntimeSpec, local: Option<&str>) -> Option<String>
     match &spec.endpoint {
         Endpoint::Unix(path) => Some(format!("unix://{path}")),
         Endpoint::Local => local.map(str::to_owned),
-        Endpoint::Other(_) => None,
+        _ => None,
     }
 }
 
@@ -33,12 +33,17 @@ pub fn unsupported(runtime: &RuntimeRef, spec: &RuntimeSpec, driven: bool) -> Op
     if !driven {
         return Some(format!("environments on {} are not supported yet; use docker", runtime.backend));
     }
-    match &spec.endpoint {
-        Endpoint::Other(text) => {
-            Some(format!("{}: the endpoint {text} is not supported yet; use local or unix:///PATH", runtime.at()))
-        }
-        _ => None,
+    if !matches!(spec.endpoint, Endpoint::Local | Endpoint::Unix(_)) {
+        let at = runtime.at();
+        return Some(format!("{at}: the endpoint {} is not supported yet; use local or unix:///PATH", spec.endpoint));
     }
+    if spec.container.is_some() {
+        return Some(format!("{}: a running container is not supported yet", runtime.at()));
+    }
+    if !spec.fallback.is_empty() {
+        return Some(format!("{}: fallback is not supported yet", runtime.at()));
+    }
+    None
 }
 
 /// What a person is told when a runtime of that name is not there. `role` is the environment role, when there is one.

@@ -6,7 +6,7 @@ use crate::core::Action;
 use crate::target::{known_endpoint, not_saved, target, unsupported};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
-use hmz_api::kinds::{Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
+use hmz_api::kinds::{DefaultRequest, Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Target, Want};
@@ -175,11 +175,18 @@ pub fn target_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSp
     target(status.used.as_ref().unwrap_or(&environment.spec.runtime), runtime, status.endpoint.as_deref())
 }
 
-/// The share it asks for.
-pub fn want_of(environment: &Resource<Environment>, instance: &str) -> Want {
-    let spec = &environment.spec;
+/// The share it asks for; where it declares no amount, what its runtime says such a one asks for.
+pub fn want_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>, instance: &str) -> Want {
     let run = owner_run(environment).map(|o| o.uid);
-    Want { key: key_of(environment, instance), run, cpus: spec.cpus, memory: spec.memory, gpus: spec.gpus }
+    let DefaultRequest { cpus, memory, gpus } = asked(environment, runtime);
+    Want { key: key_of(environment, instance), run, cpus, memory, gpus }
+}
+
+/// The amounts it asks for.
+fn asked(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>) -> DefaultRequest {
+    let spec = &environment.spec;
+    let usual = runtime.and_then(|r| r.default_request.clone()).unwrap_or_default();
+    DefaultRequest { cpus: spec.cpus.or(usual.cpus), memory: spec.memory.or(usual.memory), gpus: spec.gpus.or(usual.gpus) }
 }
 
 /// What is to be done.
@@ -365,7 +372,7 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         return match admission_pause(env, seen.now) {
             _ if owned => Step::Wait(Action::await_change()),
             Some(rest) => Step::Wait(Action::requeue(rest)),
-            None => Step::Admit(target, want_of(env, &seen.instance)),
+            None => Step::Admit(target, want_of(env, seen.runtime.as_ref(), &seen.instance)),
         };
     }
     if !env.status.conditions.is_true(IMAGE_READY) {
@@ -386,9 +393,10 @@ fn superseded(env: &Resource<Environment>, seen: &Observed) -> bool {
     }
     let share = status.share.as_ref().filter(|_| status.conditions.is_true(SCHEDULED));
     let endpoint = seen.runtime.as_ref().and_then(|r| known_endpoint(r, seen.local_endpoint.as_deref()));
+    let asked = asked(env, seen.runtime.as_ref());
     let may_be_started = status.conditions.is_true(IMAGE_READY);
     status.used.as_ref().is_some_and(|used| *used != spec.runtime)
-        || share.is_some_and(|s| s.cpus != spec.cpus || s.memory != spec.memory)
+        || share.is_some_and(|s| s.cpus != asked.cpus || s.memory != asked.memory)
         || (may_be_started && endpoint.is_some() && status.endpoint.is_some() && endpoint != status.endpoint)
 }
 
@@ -425,14 +433,15 @@ pub fn workdir(env: &Resource<Environment>, runtime: &RuntimeSpec) -> Result<Str
 /// Whether what was started is not what is declared now.
 fn drifted(env: &Resource<Environment>, seen: &Observed) -> bool {
     let (spec, status) = (&env.spec, &env.status);
+    let asked = asked(env, seen.runtime.as_ref());
     let runtime = seen.runtime.clone().unwrap_or_default();
     let image = spec.image.clone().or(runtime.image).unwrap_or_else(|| DEFAULT_IMAGE.into());
     let share = status.share.clone().unwrap_or_default();
     status.image.as_ref() != Some(&image)
         || status.workdir != spec.workdir.clone().or(runtime.workdir)
         || status.used.as_ref() != Some(&spec.runtime)
-        || share.cpus != spec.cpus
-        || share.memory != spec.memory
+        || share.cpus != asked.cpus
+        || share.memory != asked.memory
 }
 
 /// How long ago; zero for the future.

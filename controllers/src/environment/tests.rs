@@ -130,7 +130,7 @@ fn what_cannot_be() {
     let undriven = Observed { driven: false, ..seen(0) };
     let mut nowhere = declared();
     nowhere.spec.workdir = None;
-    let other = RuntimeSpec { endpoint: Endpoint::Other("ssh://x".into()), ..RuntimeSpec::default() };
+    let other = RuntimeSpec { endpoint: "ssh://x".parse().unwrap(), ..RuntimeSpec::default() };
     let local = RuntimeSpec::default();
     let mut refused = planned(pulled(), &seen(2));
     let no = DriverError::Refused("docker@here has no /w to run a container: no directory to give the container".into());

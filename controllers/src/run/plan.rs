@@ -404,7 +404,7 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
         let place = format!("{} {}", used.resource_name(), env.status.endpoint.as_deref().unwrap_or_default());
         let group = groups.entry(place).or_insert_with(|| Group { target, names: Vec::new(), wants: Vec::new() });
         group.names.push(env.metadata.name.clone());
-        group.wants.push(want_of(env, &seen.instance));
+        group.wants.push(want_of(env, spec, &seen.instance));
     }
     Step::Admit(groups.into_values().collect())
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod environment;
 mod param;
+pub mod run_args;
 mod split;
 
 pub use agent::{AgentArg, AgentSpec};

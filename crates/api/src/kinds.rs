@@ -10,7 +10,9 @@ pub use any::AnyResource;
 pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, RestartPolicy, Share};
 pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
-pub use runtime::{Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus};
+pub use runtime::{
+    DefaultRequest, Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus, SshAddress, is_ssh_word,
+};
 
 /// Names of conditions; the reasons are beside the controllers that set them.
 pub mod condition {

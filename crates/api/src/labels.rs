@@ -5,6 +5,8 @@
 pub const UID: &str = "humanize";
 /// The runtime's name, or `local` with nothing saved.
 pub const PROVIDER: &str = "humanize.provider";
+/// What the box's name begins with, when the runtime says so itself.
+pub const PREFIX: &str = "hmz.prefix";
 /// The environment role (or the environment's name).
 pub const ROLE: &str = "humanize.role";
 /// The host that asked for the box.

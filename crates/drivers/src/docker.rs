@@ -5,11 +5,13 @@
 
 mod admission;
 mod api;
+mod arguments;
 mod capacity;
 mod container;
 mod credentials;
 mod empty_image;
 mod endpoint;
+mod gpus;
 mod image;
 mod labels;
 mod life;
@@ -118,8 +120,8 @@ fn socket_of(target: &Target) -> Result<PathBuf, DriverError> {
     let at = target.runtime.at();
     let address = match &target.spec.endpoint {
         Endpoint::Unix(path) => return Ok(PathBuf::from(path)),
-        Endpoint::Other(text) => {
-            let text = format!("{at} is at '{text}': a daemon reached over tcp or ssh is not supported yet");
+        other @ (Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_) | Endpoint::Context(_)) => {
+            let text = format!("{at} is at '{other}': a daemon reached over tcp or ssh is not supported yet");
             return Err(DriverError::Refused(text));
         }
         Endpoint::Local => match &target.local_endpoint {

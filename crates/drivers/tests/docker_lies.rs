@@ -103,7 +103,7 @@ async fn one_odd_container_does_not_cost_the_listing() {
 #[tokio::test]
 async fn a_daemon_elsewhere_is_refused_in_one_sentence() {
     let mut c = at("d.sock");
-    c.target.spec.endpoint = Endpoint::Other("tcp://gpubox:2376".into());
+    c.target.spec.endpoint = "tcp://gpubox:2376".parse().unwrap();
     let error = c.driver().probe(&c.target).await.unwrap_err();
     let words =
         format!("{} is at 'tcp://gpubox:2376': a daemon reached over tcp or ssh is not supported yet", c.target.runtime.at());

@@ -6,7 +6,7 @@
 
 use crate::fence::{self, Held};
 use crate::programs::Programs;
-use crate::spawn::{self, Environ};
+use crate::spawn::{self, Environ, Wrapper};
 use crate::{sys, tree};
 use hmz_wire::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, split};
 use nix::sys::signal::{SigSet, Signal};
@@ -71,6 +71,7 @@ struct Session {
     reader: Reader,
     writer: Writer,
     own: Environ,
+    wrapper: Wrapper,
     programs: Programs,
     commands: HashMap<u64, Command>,
     /// The commands that have not ended, by pid.
@@ -87,12 +88,21 @@ pub(crate) fn serve(stream: UnixStream, told: OwnedFd) -> Result<(), SessionErro
     nix::sys::prctl::set_no_new_privs()?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let own = Environ::own();
+    let (own, wrapper) = Environ::own();
     let programs = Programs::of(own.get(b"PATH"));
     let (reader, writer) = split(stream)?;
     let me = getpid().as_raw_nonzero().get();
-    let mut session =
-        Session { me, reader, writer, own, programs, commands: HashMap::new(), running: HashMap::new(), looked: Instant::now() };
+    let mut session = Session {
+        me,
+        reader,
+        writer,
+        own,
+        wrapper,
+        programs,
+        commands: HashMap::new(),
+        running: HashMap::new(),
+        looked: Instant::now(),
+    };
     // how the connection ended makes no difference: a peer that broke it off hears no more
     if let Ok(true) = session.greet(&told) {
         let _ = session.work();
@@ -193,7 +203,7 @@ impl Session {
         let started = if self.commands.len() >= MAX_COMMANDS {
             Err(libc::EAGAIN)
         } else {
-            spawn::start(spawn, fds, &self.own, &self.programs)
+            spawn::start(spawn, fds, &self.own, &self.wrapper, &self.programs)
         };
         match started {
             Err(errno) => self.writer.send(&FromGuest::SpawnFailed { id, errno }, &[])?,

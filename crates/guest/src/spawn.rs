@@ -13,10 +13,18 @@ use std::os::unix::ffi::OsStringExt;
 #[derive(Debug, Clone)]
 pub(crate) struct Environ(pub Vec<(Vec<u8>, Vec<u8>)>);
 
+/// Words put before every command: a program of the box's that runs the command after them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wrapper(pub Vec<Vec<u8>>);
+
 impl Environ {
-    /// Those of this process.
-    pub(crate) fn own() -> Self {
-        Self(std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect())
+    /// Those of this process, and the wrapper among them, which no command sees.
+    pub(crate) fn own() -> (Self, Wrapper) {
+        let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+        let (words, own): (Vec<_>, Vec<_>) = all.partition(|(name, _)| name == hmz_wire::WRAPPER.as_bytes());
+        let words = words.into_iter().next().map(|(_, words)| words).unwrap_or_default();
+        let words = words.split(|&b| b == b'\n').filter(|w| !w.is_empty()).map(<[u8]>::to_vec).collect();
+        (Self(own), Wrapper(words))
     }
 
     /// One of them.
@@ -51,7 +59,7 @@ fn text(bytes: &[u8]) -> Result<CString, i32> {
 ///
 /// # Errors
 /// The errno of what was wrong with it or of the step that failed.
-pub(crate) fn start(spawn: &Spawn, fds: &[OwnedFd], own: &Environ, programs: &Programs) -> Result<i32, i32> {
+pub(crate) fn start(spawn: &Spawn, fds: &[OwnedFd], own: &Environ, wrapper: &Wrapper, programs: &Programs) -> Result<i32, i32> {
     if fds.len() != spawn.fds.len() {
         // the kernel dropped what did not fit this process's table
         return Err(if fds.len() < spawn.fds.len() { libc::EMFILE } else { libc::EINVAL });
@@ -66,8 +74,12 @@ pub(crate) fn start(spawn: &Spawn, fds: &[OwnedFd], own: &Environ, programs: &Pr
     if spawn.argv.is_empty() {
         return Err(libc::EINVAL);
     }
-    let (paths, fallback) = paths(spawn, programs)?;
-    let argv = spawn.argv.iter().map(|a| text(a)).collect::<Result<Vec<_>, _>>()?;
+    let (mut paths, mut fallback) = paths(spawn, programs)?;
+    let mut argv = spawn.argv.iter().map(|a| text(a)).collect::<Result<Vec<_>, _>>()?;
+    if !wrapper.0.is_empty() {
+        (paths, argv) = wrapped(wrapper, &paths, fallback, argv, spawn, programs)?;
+        fallback = false;
+    }
     let env = own.with(&spawn.env)?;
     let cwd = text(&spawn.cwd)?;
     let placed: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).zip(spawn.fds.iter().copied()).collect();
@@ -83,6 +95,50 @@ pub(crate) fn start(spawn: &Spawn, fds: &[OwnedFd], own: &Environ, programs: &Pr
         fds: &placed,
         ctty: spawn.ctty,
     })
+}
+
+/// Whether this process may execute that file.
+fn may_execute(path: &CString) -> Result<(), i32> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).map_err(rustix::io::Errno::raw_os_error)
+}
+
+/// The wrapper's paths and the whole command line: its own words, the command's program where it is, and the command's
+/// arguments. A program that is not there is as missing as without a wrapper.
+fn wrapped(
+    wrapper: &Wrapper,
+    paths: &[CString],
+    fallback: bool,
+    argv: Vec<CString>,
+    spawn: &Spawn,
+    programs: &Programs,
+) -> Result<(Vec<CString>, Vec<CString>), i32> {
+    let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
+    let at = |path: &CString| {
+        if is_relative(path) { text(&[&spawn.cwd[..], b"/", path.as_bytes()].concat()) } else { Ok(path.clone()) }
+    };
+    let mut found = Err(libc::ENOENT);
+    for path in paths {
+        match may_execute(&at(path)?) {
+            Ok(()) => {
+                found = Ok(path.clone());
+                break;
+            }
+            // what stands alone unless nothing is there is refused as it is
+            Err(errno) if errno != libc::ENOENT && errno != libc::ENOTDIR => {
+                found = Err(errno);
+                if fallback {
+                    break;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    let program = found?;
+    let first = wrapper.0.first().ok_or(libc::EINVAL)?;
+    let runs = if first.contains(&b'/') { vec![text(first)?] } else { programs.candidates(first) };
+    let words = wrapper.0.iter().map(|word| text(word)).collect::<Result<Vec<_>, _>>()?;
+    Ok((runs, words.into_iter().chain([program]).chain(argv.into_iter().skip(1)).collect()))
 }
 
 /// The paths to try, and whether the first of them stands alone unless nothing is there.
@@ -108,6 +164,40 @@ fn paths(spawn: &Spawn, programs: &Programs) -> Result<(Vec<CString>, bool), i32
 mod tests {
     use super::*;
     use hmz_wire::Bytes;
+
+    #[test]
+    fn a_wrapper_is_given_the_command_where_it_is() {
+        let wrapper = Wrapper(vec![b"nice".to_vec(), b"-n5".to_vec()]);
+        let programs = Programs::of(Some(b"/nowhere:/bin"));
+        let spawn = Spawn {
+            program: Bytes::from(&b"sh"[..]),
+            argv: [&b"-sh"[..], b"-c", b"x"].map(Bytes::from).into(),
+            cwd: Bytes::from(&b"/"[..]),
+            id: 1,
+            by_name: false,
+            env: Vec::new(),
+            umask: 0o22,
+            blocked: 0,
+            ignored: 0,
+            fds: Vec::new(),
+            ctty: None,
+        };
+        let line = |spawn: &Spawn| {
+            let (paths, fallback) = paths(spawn, &programs)?;
+            let argv = spawn.argv.iter().map(|a| text(a)).collect::<Result<Vec<_>, _>>()?;
+            wrapped(&wrapper, &paths, fallback, argv, spawn, &programs)
+        };
+        let texts = |all: Vec<CString>| all.into_iter().map(|t| t.into_string().expect("text")).collect::<Vec<_>>();
+        let (runs, argv) = line(&spawn).expect("a command line");
+        assert_eq!(texts(runs), ["/nowhere/nice", "/bin/nice"]);
+        assert_eq!(texts(argv), ["nice", "-n5", "/bin/sh", "-c", "x"]);
+        let relative = Spawn { program: Bytes::from(&b"bin/sh"[..]), ..spawn };
+        assert_eq!(texts(line(&relative).expect("a command line").1)[2], "bin/sh");
+        let missing = Spawn { program: Bytes::from(&b"no-such-program"[..]), ..relative };
+        assert_eq!(line(&missing), Err(libc::ENOENT));
+        let other = Spawn { program: Bytes::from(&b"/etc/passwd"[..]), ..missing };
+        assert_eq!(line(&other), Err(libc::EACCES));
+    }
 
     #[test]
     fn what_is_set_goes_on_top_and_the_last_one_counts() {

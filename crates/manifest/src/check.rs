@@ -5,18 +5,18 @@ use crate::place::Context;
 use crate::suggest::suggestion;
 use crate::tree::Node;
 use hmz_api::grammar::{AgentSpec, EnvSpec};
-use hmz_api::kinds::{Endpoint, EnvironmentRequest, EnvironmentSpec, FlowSpec, Harness, RunSpec, RuntimeSpec, Step};
-use hmz_api::{Backend, Metadata, RuntimeRef, name};
+use hmz_api::kinds::{EnvironmentRequest, EnvironmentSpec, FlowSpec, RunSpec, Step};
+use hmz_api::{Metadata, RuntimeRef, name};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Where the node at `path` is, or the nearest one above it.
-fn at(node: &Node, path: &[&str]) -> crate::report::At {
+pub(crate) fn at(node: &Node, path: &[&str]) -> crate::report::At {
     (0..=path.len()).rev().find_map(|n| node.at_path(&path[..n])).map_or(node.at, |n| n.at)
 }
 
 /// Where the last key of `path` is, or the nearest node above it.
-fn key_at(node: &Node, path: &[&str]) -> crate::report::At {
+pub(crate) fn key_at(node: &Node, path: &[&str]) -> crate::report::At {
     let found = path.split_last().and_then(|(last, above)| node.at_path(above)?.get(last));
     found.map_or_else(|| at(node, path), |e| e.key_at)
 }
@@ -65,8 +65,13 @@ pub(crate) fn runtime_metadata(root: &Node, metadata: &mut Metadata, faults: &mu
     }
 }
 
+/// Whether that cannot be the name of an image.
+pub(crate) fn is_no_image(image: &str) -> bool {
+    image.is_empty() || image.contains(char::is_whitespace) || image.starts_with('-')
+}
+
 fn image(root: &Node, path: &[&str], image: Option<&str>, faults: &mut Vec<Fault>) {
-    if let Some(image) = image.filter(|i| i.is_empty() || i.contains(char::is_whitespace) || i.starts_with('-')) {
+    if let Some(image) = image.filter(|i| is_no_image(i)) {
         faults.push(Fault::new(at(root, path), format!("invalid image '{image}'")));
     }
 }
@@ -75,40 +80,6 @@ fn resolve(root: &Node, path: &[&str], text: &mut String, context: &Context, fau
     match context.absolute(text) {
         Ok(absolute) => *text = absolute,
         Err(message) => faults.push(Fault::new(at(root, path), message)),
-    }
-}
-
-/// The spec of a runtime. Zero and empty say nothing, as in settings.yaml.
-pub(crate) fn runtime(
-    spec_node: &Node,
-    runtime: Option<&RuntimeRef>,
-    spec: &mut RuntimeSpec,
-    context: &Context,
-    faults: &mut Vec<Fault>,
-) {
-    spec.cpus = spec.cpus.filter(|c| c.millis() > 0);
-    spec.memory = spec.memory.filter(|m| m.bytes() > 0);
-    spec.max_containers = spec.max_containers.filter(|n| *n > 0);
-    spec.image = spec.image.take().filter(|i| !i.is_empty());
-    spec.workdir = spec.workdir.take().filter(|w| !w.is_empty());
-    image(spec_node, &["image"], spec.image.as_deref(), faults);
-    if let Some(workdir) = &mut spec.workdir {
-        if workdir.starts_with('/') || workdir == "~" || workdir.starts_with("~/") {
-            resolve(spec_node, &["workdir"], workdir, context, faults);
-        } else {
-            let message = format!("the workdir '{workdir}' must be absolute or under ~/");
-            faults.push(Fault::new(at(spec_node, &["workdir"]), message));
-        }
-    }
-    if let (Harness::On(other), Some(own)) = (&spec.harness, runtime)
-        && other == own
-    {
-        faults.push(Fault::new(at(spec_node, &["harness"]), "its harness names itself; env is its own machine"));
-    }
-    if let (Endpoint::Other(_), Some(own)) = (&spec.endpoint, runtime)
-        && own.backend == Backend::Local
-    {
-        faults.push(Fault::new(at(spec_node, &["endpoint"]), "local has no endpoint"));
     }
 }
 

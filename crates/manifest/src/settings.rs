@@ -2,6 +2,7 @@
 //! business here.
 
 mod entry;
+mod fields;
 mod watch;
 
 pub(crate) use entry::runtime_spec;
@@ -98,7 +99,7 @@ fn read_backend(backend: Backend, node: &Node, context: &Context, settings: &mut
             Some((key, at, first)) => {
                 Err(vec![Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line))])
             }
-            None if backend != Backend::Docker => {
+            None if matches!(backend, Backend::AppleContainer | Backend::Slurm) => {
                 Err(vec![Fault::new(entry.key_at, format!("runtimes of {backend} are not supported yet"))])
             }
             None if entry.value.is_null() => {

@@ -323,10 +323,13 @@ fn every_kind_of_fault_says_where_and_what() {
                 run("  agents: {b: claude/x}\n  environments: {bx: docker/x}")
             ),
         ),
-        ("not yet", "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {name: 'docker:x'}\nspec: {run_args: [-v]}\n".into()),
         (
-            "no fallback yet",
-            "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {name: 'docker:x'}\nspec: {fallback: ['docker:spare']}\n".into(),
+            "an argument without its value",
+            "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {name: 'docker:x'}\nspec: {run_args: [-v]}\n".into(),
+        ),
+        (
+            "a fallback to itself",
+            "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {name: 'docker:x'}\nspec: {fallback: ['docker:x']}\n".into(),
         ),
         (
             "harness of itself",

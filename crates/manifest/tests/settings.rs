@@ -56,6 +56,7 @@ runtimes:
     running: {container: build-box}
     spare: {fallback: [docker:good]}
     text: just a text
+    swarmy: {nodes: {}}
     nothing:
     everything:
       endpoint: unix:///run/docker.sock

@@ -27,5 +27,8 @@ pub const GUEST_PROGRAM: &str = "/.hmz/hmz";
 /// Where the directory of the guest's socket is mounted in a box.
 pub const GUEST_SOCKET_DIR: &str = "/.hmz/run";
 
+/// The box's variable that holds the words put before every command, a line each. No command sees it.
+pub const WRAPPER: &str = "HMZ_WRAPPER";
+
 /// The socket's name in its directory, on both sides.
 pub const SOCKET_NAME: &str = "g.sock";

@@ -2,13 +2,15 @@
 
 use crate::condition::Conditions;
 use crate::quantity::{Cpus, Memory, Span};
-use crate::reference::RuntimeRef;
+use crate::reference::{Backend, RuntimeRef};
 use crate::resource::Kind;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+mod endpoint;
+
+pub use endpoint::{Endpoint, Harness, SshAddress, is_ssh_word};
 
 /// The Runtime kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,140 +24,180 @@ impl Kind for Runtime {
     type Status = RuntimeStatus;
 }
 
-/// How the daemon is reached. Only `local` and `unix://` are driven so far; the rest parse and are refused when used.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Endpoint {
-    /// What the docker CLI here reaches: DOCKER_HOST, the current context, the rootless socket, the usual one.
-    #[default]
-    Local,
-    /// A socket: `unix:///PATH`.
-    Unix(String),
-    /// Anything else that was written, word for word.
-    Other(String),
+/// What a role asks for that declares no amount of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DefaultRequest {
+    /// CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// How many GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
 }
 
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local => f.write_str("local"),
-            Self::Unix(path) => write!(f, "unix://{path}"),
-            Self::Other(text) => f.write_str(text),
-        }
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = crate::Error;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "local" {
-            return Ok(Self::Local);
-        }
-        if let Some(path) = text.strip_prefix("unix://").filter(|p| p.starts_with('/')) {
-            return Ok(Self::Unix(path.to_owned()));
-        }
-        let known = ["tcp://", "ssh://", "ssh:", "context:"].iter().any(|p| text.len() > p.len() && text.starts_with(p));
-        if known {
-            return Ok(Self::Other(text.to_owned()));
-        }
-        Err(crate::Error::usage(format!(
-            "'{text}' is not a docker endpoint: local, unix:///PATH, tcp://HOST:PORT, ssh://[USER@]HOST[:PORT], ssh:<ssh host> or context:<docker context>"
-        )))
-    }
-}
-
-/// Where an agent's CLI runs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Harness {
-    /// In the box: the image needs the CLI.
-    #[default]
-    Env,
-    /// Here, supervised.
-    Local,
-    /// In a second box on another runtime.
-    On(RuntimeRef),
-}
-
-impl fmt::Display for Harness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Env => f.write_str("env"),
-            Self::Local => f.write_str("local"),
-            Self::On(runtime) => write!(f, "{runtime}"),
-        }
-    }
-}
-
-impl FromStr for Harness {
-    type Err = crate::Error;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "" | "env" => Ok(Self::Env),
-            "local" => Ok(Self::Local),
-            other => match other.parse::<RuntimeRef>() {
-                Ok(runtime) if runtime.name.is_some() => Ok(Self::On(runtime)),
-                _ => Err(crate::Error::usage(format!(
-                    "'{other}' is not where a harness runs: env, local or <ssh|docker|swarm|apple-container|slurm>:<runtime name>"
-                ))),
-            },
-        }
-    }
-}
-
-macro_rules! as_text {
-    ($type:ty, $name:literal, $about:literal) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-            }
-        }
-        impl JsonSchema for $type {
-            fn schema_name() -> Cow<'static, str> {
-                $name.into()
-            }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({"type": "string", "description": $about})
-            }
-        }
-    };
-}
-
-as_text!(Endpoint, "Endpoint", "local, or unix:///PATH");
-as_text!(Harness, "Harness", "where an agent's CLI runs: env (in the box), local (here), or <backend>:<name>");
-
-/// What a runtime is to hand out, and how it is reached. The field names are those of settings.yaml.
+/// What a runtime is to hand out, and how it is reached. The field names are those of settings.yaml; which of them a
+/// backend has, [`RuntimeSpec::fields`] says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuntimeSpec {
     /// The daemon; `local` by default.
     #[serde(skip_serializing_if = "is_default")]
     pub endpoint: Endpoint,
+    /// A directory with `ca.pem`, `cert.pem` and `key.pem`, for a `tcp://` endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_dir: Option<String>,
     /// Where an agent's CLI runs; `env` by default.
     #[serde(skip_serializing_if = "is_default")]
     pub harness: Harness,
+    /// A container that runs already and is worked in; none is started then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Whom every command runs as, `UID[:GID]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec_user: Option<String>,
+    /// Variables of every command, `NAME=VALUE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exec_env: Vec<String>,
+    /// Words put before every command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exec_wrapper: Vec<String>,
     /// The image of environments that declare none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The OCI runtime; absent: the daemon's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Further arguments of `docker run` or `docker service create`, those of a list only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run_args: Vec<String>,
+    /// What the names of its boxes begin with; absent: `humanize-` and the runtime's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_prefix: Option<String>,
     /// CPUs it hands out in total; absent: all the daemon has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
     /// Memory it hands out in total; absent: all the daemon has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// Ids of the GPUs it hands out; empty: every one the daemon lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// Memory of each GPU; absent: unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
     /// How many containers it may run at once; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_containers: Option<u32>,
-    /// The directory of an environment that names none.
+    /// What a role asks for that declares nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub workdir: Option<String>,
+    pub default_request: Option<DefaultRequest>,
     /// Seconds without an owner after which a run's box ends itself; 120 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Span>,
+    /// The directory of an environment that names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// Runtimes to try in order when this one cannot hold an environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<RuntimeRef>,
+    /// Of a swarm: the generic resource its nodes advertise GPUs as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_resource: Option<String>,
+    /// Of a swarm: where tasks may land, `ATTRIBUTE==VALUE` or `ATTRIBUTE!=VALUE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<String>,
+    /// Of a swarm: how many tasks it may run at once; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<u32>,
+    /// Of a swarm: a node's host name, and a saved ssh host or `[user@]host[:port]` it is reached at.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, String>,
+    /// Of an ssh host: its name or address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Of an ssh host: a `Host` of ssh's configuration, which ssh is then told to go to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// Of an ssh host: the login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Of an ssh host: the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Of an ssh host: the key's file, which is never read here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_file: Option<String>,
+    /// Of an ssh host: the hosts on the way to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_jump: Option<String>,
+    /// Of an ssh host: further keywords of ssh's configuration.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// Of an ssh host: ssh's configuration file to read in place of the user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
 }
+
+impl RuntimeSpec {
+    /// The fields runtimes of a backend have, in the order they are written; none for backends that are not saved yet.
+    pub const fn fields(backend: Backend) -> &'static [&'static str] {
+        match backend {
+            Backend::Docker => &DOCKER,
+            Backend::Swarm => &SWARM,
+            Backend::Ssh => &SSH,
+            Backend::Local | Backend::AppleContainer | Backend::Slurm => &[],
+        }
+    }
+}
+
+const DOCKER: [&str; 20] = [
+    "endpoint",
+    "tls_dir",
+    "harness",
+    "container",
+    "exec_user",
+    "exec_env",
+    "exec_wrapper",
+    "image",
+    "runtime",
+    "run_args",
+    "name_prefix",
+    "cpus",
+    "memory",
+    "gpus",
+    "gpu_memory",
+    "max_containers",
+    "default_request",
+    "lease",
+    "workdir",
+    "fallback",
+];
+
+const SWARM: [&str; 16] = [
+    "endpoint",
+    "tls_dir",
+    "harness",
+    "image",
+    "run_args",
+    "name_prefix",
+    "cpus",
+    "memory",
+    "default_request",
+    "lease",
+    "workdir",
+    "fallback",
+    "gpu_resource",
+    "constraints",
+    "max_tasks",
+    "nodes",
+];
+
+const SSH: [&str; 11] =
+    ["host", "alias", "user", "port", "identity_file", "proxy_jump", "options", "config", "harness", "workdir", "fallback"];
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -163,8 +163,8 @@ async fn create_hold(
     share: &Share,
     generation: u64,
 ) -> Result<String, DriverError> {
-    let name = names::of_hold(session.provider(), key, generation);
-    let map = labels::write(session.who, session.provider(), key, run, share, "hold");
+    let name = names::of_hold(&session.prefix(), key, generation);
+    let map = labels::write(session.who, session.provider(), session.name_prefix(), key, run, share, "hold");
     match create_shell(session, &name, map).await {
         Ok(answer) => session.id_of(&answer.json),
         Err(fault) if fault.status() == Some(409) => match session.inspect(&name).await? {

@@ -1,8 +1,9 @@
 //! What a box is as the daemon is told: user, mounts, limits, and as few rights as it can work with.
 
 use super::labels::HOLDER;
-use super::{DockerIdentity, labels};
+use super::{DockerIdentity, arguments, gpus, labels};
 use crate::types::BoxSpec;
+use hmz_api::kinds::RuntimeSpec;
 use hmz_api::{Cpus, labels as contract};
 use hmz_wire::{GUEST_PROGRAM, GUEST_SOCKET_DIR, SOCKET_NAME};
 use serde_json::{Map, Value, json};
@@ -26,16 +27,47 @@ pub struct Place<'a> {
     pub who: &'a DockerIdentity,
     /// The provider label.
     pub provider: &'a str,
-    /// Whether the daemon is rootless: root in its containers is then the user here.
-    pub rootless: bool,
+    /// What was saved of the runtime.
+    pub runtime: &'a RuntimeSpec,
+    /// Whom it runs as.
+    pub user: User,
     /// The workdir with the links of its path followed.
     pub workdir: &'a Path,
+    /// What the daemon says of itself.
+    pub info: &'a Value,
+}
+
+/// Whom a box runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    /// The user's id.
+    pub uid: u32,
+    /// The group's.
+    pub gid: u32,
+}
+
+impl User {
+    /// The user a runtime says its commands run as; `UID` alone is its own group too.
+    pub fn said(runtime: &RuntimeSpec) -> Option<Self> {
+        let (uid, gid) = {
+            let text = runtime.exec_user.as_deref()?;
+            text.split_once(':').unwrap_or((text, text))
+        };
+        Some(Self { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+    }
 }
 
 /// The body of the create request. `image_labels` are those baked into the image.
-pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Value {
-    let (uid, gid) = if place.rootless { (0, 0) } else { (place.who.uid, place.who.gid) };
-    let user = if uid == 0 { "root" } else { place.who.user_name.as_str() };
+///
+/// # Errors
+/// An argument of `run_args` that is refused, in one sentence.
+pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Value, String> {
+    let User { uid, gid } = place.user;
+    let user = match uid {
+        0 => "root".to_owned(),
+        uid if place.runtime.exec_user.is_none() || uid == place.who.uid => place.who.user_name.clone(),
+        uid => uid.to_string(),
+    };
     let mut entrypoint =
         vec![GUEST_PROGRAM.to_owned(), "guest".to_owned(), "--socket".to_owned(), format!("{GUEST_SOCKET_DIR}/{SOCKET_NAME}")];
     if let Some(lease) = spec.lease {
@@ -73,20 +105,43 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Value {
             host.insert("MemorySwap".into(), memory.bytes().into());
         }
     }
-    let written = labels::write(place.who, place.provider, &spec.key, spec.run, &spec.share, "box");
-    json!({
+    if let Some(host) = host.as_object_mut() {
+        let gpus = gpus::requests(&spec.share.gpus, place.info);
+        if gpus != json!([]) {
+            host.insert("DeviceRequests".into(), gpus);
+        }
+        if let Some(runtime) = &place.runtime.runtime {
+            host.insert("Runtime".into(), runtime.clone().into());
+        }
+    }
+    // what an image says it wants of GPUs is nothing to a daemon whose default runtime would give it them all
+    let void = spec.share.gpus.is_empty().then(|| "NVIDIA_VISIBLE_DEVICES=void".to_owned());
+    let mut env = vec!["HOME=/tmp".to_owned(), format!("USER={user}"), format!("LOGNAME={user}")];
+    env.extend(void);
+    if !place.runtime.exec_wrapper.is_empty() {
+        env.push(format!("{}={}", hmz_wire::WRAPPER, place.runtime.exec_wrapper.join("\n")));
+    }
+    let name_prefix = place.runtime.name_prefix.as_deref();
+    let written = labels::write(place.who, place.provider, name_prefix, &spec.key, spec.run, &spec.share, "box");
+    let mut body = json!({
         "Image": spec.image,
         "User": format!("{uid}:{gid}"),
         "WorkingDir": spec.workdir,
         "Entrypoint": entrypoint,
         "Cmd": [],
-        "Env": ["HOME=/tmp", format!("USER={user}"), format!("LOGNAME={user}"), "NVIDIA_VISIBLE_DEVICES=void"],
+        "Env": env,
         "Tty": false,
         "OpenStdin": false,
         "Healthcheck": {"Test": ["NONE"]},
         "Labels": over(written, image_labels),
         "HostConfig": host,
-    })
+    });
+    let ours = [&spec.workdir, place.workdir, &spec.guest.scratch, Path::new("/.hmz")];
+    arguments::put(&mut body, &place.runtime.run_args, &ours)?;
+    if let Some(all) = body.pointer_mut("/Env").and_then(Value::as_array_mut) {
+        all.extend(place.runtime.exec_env.iter().map(|v| v.clone().into()));
+    }
+    Ok(body)
 }
 
 /// The quota of a share, in microseconds a period; a thousandth of a CPU is exactly 100.
@@ -143,8 +198,35 @@ mod tests {
     }
 
     fn made(uid: u32, rootless: bool, image_labels: Value) -> Value {
-        let who = who(uid);
-        body(Place { who: &who, provider: "here", rootless, workdir: &spec().workdir }, &spec(), &image_labels)
+        let id = if rootless { 0 } else { uid };
+        of(uid, User { uid: id, gid: id }, &RuntimeSpec::default(), &spec(), &spec().workdir, &image_labels)
+    }
+
+    fn of(uid: u32, user: User, runtime: &RuntimeSpec, spec: &BoxSpec, workdir: &Path, image_labels: &Value) -> Value {
+        let (who, info) = (who(uid), Value::Null);
+        body(Place { who: &who, provider: "here", runtime, user, workdir, info: &info }, spec, image_labels).unwrap()
+    }
+
+    #[test]
+    fn what_the_runtime_says_of_its_boxes_is_in_them() {
+        let runtime = RuntimeSpec {
+            runtime: Some("runsc".into()),
+            name_prefix: Some("team-a".into()),
+            exec_user: Some("7:8".into()),
+            exec_env: vec!["TMPDIR=/scratch".into(), "HOME=/h".into()],
+            exec_wrapper: vec!["/limit".into(), "--nproc".into()],
+            run_args: vec!["--shm-size=1k".into(), "-eHOME=/r".into()],
+            ..RuntimeSpec::default()
+        };
+        let user = User::said(&runtime).unwrap();
+        let gpus = Share { gpus: vec!["1".into()], ..Share::default() };
+        let made = of(1000, user, &runtime, &BoxSpec { share: gpus, ..spec() }, Path::new("/w"), &Value::Null);
+        assert_eq!((&made["User"], &made["HostConfig"]["Runtime"]), (&json!("7:8"), &json!("runsc")));
+        assert_eq!((&made["HostConfig"]["ShmSize"], &made["Labels"]["hmz.prefix"]), (&json!(1024), &json!("team-a")));
+        assert_eq!(made["HostConfig"]["DeviceRequests"], json!([{"DeviceIDs": ["1"], "Capabilities": [["gpu"]]}]));
+        let env = ["USER=7", "LOGNAME=7", "HMZ_WRAPPER=/limit\n--nproc", "HOME=/r", "TMPDIR=/scratch", "HOME=/h"];
+        assert_eq!(made["Env"], json!(env));
+        assert_eq!(User::said(&RuntimeSpec { exec_user: Some("7".into()), ..runtime }), Some(User { uid: 7, gid: 7 }));
     }
 
     #[test]
@@ -184,19 +266,17 @@ mod tests {
         let leased = made(1, false, Value::Null);
         assert_eq!(leased["HostConfig"]["AutoRemove"], true);
         assert_eq!(leased["Entrypoint"], json!(["/.hmz/hmz", "guest", "--socket", "/.hmz/run/g.sock", "--lease", "120"]));
-        let who = who(1);
-        let at = spec().workdir;
-        let place = Place { who: &who, provider: "here", rootless: false, workdir: &at };
-        let stays = body(place, &BoxSpec { lease: None, ..spec() }, &Value::Null);
+        let leaseless = BoxSpec { lease: None, ..spec() };
+        let user = User { uid: 1, gid: 1 };
+        let stays = of(1, user, &RuntimeSpec::default(), &leaseless, &leaseless.workdir, &Value::Null);
         assert_eq!(stays["HostConfig"]["AutoRemove"], false);
         assert_eq!(stays["Entrypoint"].as_array().map(Vec::len), Some(4));
     }
 
     #[test]
     fn a_workdir_behind_a_link_is_at_both_its_paths() {
-        let who = who(1);
-        let place = Place { who: &who, provider: "here", rootless: false, workdir: Path::new("/real") };
-        let made = body(place, &spec(), &Value::Null);
+        let user = User { uid: 1, gid: 1 };
+        let made = of(1, user, &RuntimeSpec::default(), &spec(), Path::new("/real"), &Value::Null);
         let mounts = made["HostConfig"]["Mounts"].as_array().cloned().unwrap_or_default();
         let at = |target: &str| mounts.iter().find(|m| m["Target"] == target).map(|m| m["Source"].clone());
         assert_eq!((at("/w, x"), at("/real")), (Some(json!("/real")), Some(json!("/real"))));

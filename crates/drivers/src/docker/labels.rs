@@ -21,12 +21,16 @@ pub const HOLDER: &str = "hmz.holder";
 pub fn write(
     who: &DockerIdentity,
     provider: &str,
+    name_prefix: Option<&str>,
     key: &BoxKey,
     run: Option<Uuid>,
     share: &Share,
     purpose: &str,
 ) -> Map<String, Value> {
     let mut map = common(who, purpose);
+    if let Some(prefix) = name_prefix {
+        map.insert(labels::PREFIX.to_owned(), prefix.into());
+    }
     let mut put = |name: &str, value: String| map.insert(name.to_owned(), Value::String(value));
     put(labels::PROVIDER, provider.to_owned());
     put(labels::ROLE, key.role.clone());
@@ -118,6 +122,7 @@ impl Listed {
         let text = |label: &str| map.get(label).and_then(Value::as_str).filter(|t| !t.is_empty());
         let owned = |label: &str| text(label).unwrap_or_default().to_owned();
         let provider = owned(labels::PROVIDER);
+        let prefix = names::prefix(&provider, text(labels::PREFIX));
         let key = || {
             Some(BoxKey {
                 instance: text(labels::INSTANCE)?.to_owned(),
@@ -130,8 +135,8 @@ impl Listed {
         let mut generation = 0;
         let purpose = match (text(labels::PURPOSE), &key) {
             (Some("lock"), _) if name == names::LOCK => Purpose::Lock,
-            (Some("box"), Some(k)) if name == names::of_box(&provider, k) => Purpose::Box,
-            (Some("hold"), Some(k)) => match names::generation(name, &provider, k) {
+            (Some("box"), Some(k)) if name == names::of_box(&prefix, k) => Purpose::Box,
+            (Some("hold"), Some(k)) => match names::generation(name, &prefix, k) {
                 Some(n) => {
                     generation = n;
                     Purpose::Hold
@@ -258,18 +263,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let run = Some(Uuid::from_u128(9));
-        let map = write(&identity(), "here", &key(1), run, &share(), "box");
+        let map = write(&identity(), "here", None, &key(1), run, &share(), "box");
         assert_eq!(map[labels::UID], "7");
         assert_eq!(map[labels::CPUS], "1.5");
         assert!(!map.contains_key("humanize.pid"));
-        let read = entry(&names::of_box("here", &key(1)), "running", 0, map);
+        let read = entry(&names::of_box("humanize-here", &key(1)), "running", 0, map);
         assert_eq!((read.purpose, read.key, read.run), (Purpose::Box, Some(key(1)), run));
         assert_eq!((read.share, read.provider.as_str(), read.host.as_str()), (share(), "here", "vm"));
     }
 
     #[test]
     fn copied_labels_under_another_name_are_a_strangers_and_hold_nothing() {
-        let map = write(&identity(), "here", &key(1), None, &share(), "box");
+        let map = write(&identity(), "here", None, &key(1), None, &share(), "box");
         let copy = entry("something", "running", 0, map);
         assert_eq!((copy.purpose, copy.key.clone()), (Purpose::Foreign, None));
         assert!(!copy.counts(None, Duration::from_secs(60)));
@@ -280,14 +285,18 @@ mod tests {
         let now = Timestamp::from_second(1000).ok();
         let age = Duration::from_secs(60);
         let hold = |key: &BoxKey, generation, created| {
-            let map = write(&identity(), "here", key, None, &share(), "hold");
-            entry(&names::of_hold("here", key, generation), "created", created, map)
+            let map = write(&identity(), "here", None, key, None, &share(), "hold");
+            entry(&names::of_hold("humanize-here", key, generation), "created", created, map)
         };
-        let running =
-            entry(&names::of_box("here", &key(1)), "running", 1, write(&identity(), "here", &key(1), None, &share(), "box"));
+        let running = entry(
+            &names::of_box("humanize-here", &key(1)),
+            "running",
+            1,
+            write(&identity(), "here", None, &key(1), None, &share(), "box"),
+        );
         let all = [hold(&key(1), 1, 990), running, hold(&key(2), 1, 930), hold(&key(3), 1, 950), hold(&key(3), 2, 951)];
         let names = |except: &[&BoxKey]| held(&all, now, age, "here", except).into_iter().map(|h| h.name).collect::<Vec<_>>();
-        assert_eq!(names(&[]), [names::of_box("here", &key(1)), names::of_hold("here", &key(3), 1)]);
+        assert_eq!(names(&[]), [names::of_box("humanize-here", &key(1)), names::of_hold("humanize-here", &key(3), 1)]);
         assert_eq!(names(&[&key(1), &key(3)]), Vec::<String>::new());
     }
 

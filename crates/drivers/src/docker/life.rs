@@ -1,6 +1,7 @@
 //! Start and removal of a box. Each may be cancelled anywhere and repeated: what is there is looked at, not remembered.
 
 use super::api::{Fault, encoded};
+use super::container::User;
 use super::labels::Listed;
 use super::session::Session;
 use super::{admission, container, image, names};
@@ -39,7 +40,7 @@ pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, Dri
 }
 
 async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> Result<Started, DriverError> {
-    let name = names::of_box(session.provider(), &spec.key);
+    let name = names::of_box(&session.prefix(), &spec.key);
     // one incarnation has one box, even when it was made through another name of the same daemon
     forget(session, &spec.key, |l| l.purpose == Purpose::Box && l.name != name).await?;
     for _ in 0..TRIES {
@@ -92,15 +93,43 @@ async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), Driver
 
 /// Creates the container; `None` when the name was taken at this moment.
 async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
-    let (image_labels, rootless) = tokio::try_join!(image::labels(session, &spec.image), session.is_rootless())?;
+    let (image_labels, machine) = tokio::try_join!(image::labels(session, &spec.image), session.machine())?;
     let workdir = tokio::fs::canonicalize(&spec.workdir).await.unwrap_or_else(|_| spec.workdir.clone());
-    let place = container::Place { who: session.who, provider: session.provider(), rootless, workdir: &workdir };
-    let body = container::body(place, spec, &image_labels);
+    let runtime = &session.target.spec;
+    // root in the containers of a rootless daemon is the user here
+    let own = if machine.rootless { User { uid: 0, gid: 0 } } else { User { uid: session.who.uid, gid: session.who.gid } };
+    let user = User::said(runtime).unwrap_or(own);
+    if user.uid != own.uid {
+        give_files(session, spec, user)?;
+    }
+    let place = container::Place {
+        who: session.who,
+        provider: session.provider(),
+        runtime,
+        user,
+        workdir: &workdir,
+        info: &machine.info,
+    };
+    let body =
+        container::body(place, spec, &image_labels).map_err(|why| DriverError::Refused(format!("{}: {why}", session.at())))?;
     match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
         Ok(answer) => session.id_of(&answer.json).map(Some),
         Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
     }
+}
+
+/// Makes the box's socket directory and scratch those of another user, whom the box runs as.
+fn give_files(session: &Session<'_>, spec: &BoxSpec, user: User) -> Result<(), DriverError> {
+    for dir in [&spec.guest.socket_dir, &spec.guest.scratch] {
+        if let Err(e) = std::os::unix::fs::chown(dir, Some(user.uid), Some(user.gid)) {
+            let (at, who) = (session.at(), session.target.spec.exec_user.clone().unwrap_or_default());
+            let text =
+                format!("{at}: commands cannot run as exec_user {who}, since {} cannot be given to it: {e}", dir.display());
+            return Err(DriverError::Refused(text));
+        }
+    }
+    Ok(())
 }
 
 async fn run(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {

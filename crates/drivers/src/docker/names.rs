@@ -16,8 +16,13 @@ pub const EMPTY_TAG: &str = "1";
 /// Longest part taken of a role or of a runtime's name, in characters.
 const PART: usize = 63;
 
-/// The name of a box: `humanize-<provider>-<role>-<8 hex>`.
-pub fn of_box(provider: &str, key: &BoxKey) -> String {
+/// What the names of a runtime's boxes begin with: its `name_prefix`, else `humanize-<provider>`.
+pub fn prefix(provider: &str, name_prefix: Option<&str>) -> String {
+    name_prefix.map_or_else(|| format!("humanize-{}", part(provider)), |p| part(p))
+}
+
+/// The name of a box: `<prefix>-<role>-<8 hex>`.
+pub fn of_box(prefix: &str, key: &BoxKey) -> String {
     let digest = Sha256::new()
         .chain_update(key.instance.as_bytes())
         .chain_update([0])
@@ -28,17 +33,17 @@ pub fn of_box(provider: &str, key: &BoxKey) -> String {
     for byte in digest.iter().take(4) {
         let _ = write!(hex, "{byte:02x}");
     }
-    format!("humanize-{}-{}-{hex}", part(provider), part(&key.role))
+    format!("{prefix}-{}-{hex}", part(&key.role))
 }
 
 /// The name of the hold of a box; generations tell a hold from the one that replaces it.
-pub fn of_hold(provider: &str, key: &BoxKey, generation: u64) -> String {
-    format!("{}-hold-{generation}", of_box(provider, key))
+pub fn of_hold(prefix: &str, key: &BoxKey, generation: u64) -> String {
+    format!("{}-hold-{generation}", of_box(prefix, key))
 }
 
 /// The generation of a hold by its name; `None` when the name is not one of this box's holds.
-pub fn generation(name: &str, provider: &str, key: &BoxKey) -> Option<u64> {
-    let digits = name.strip_prefix(&of_box(provider, key))?.strip_prefix("-hold-")?;
+pub fn generation(name: &str, prefix: &str, key: &BoxKey) -> Option<u64> {
+    let digits = name.strip_prefix(&of_box(prefix, key))?.strip_prefix("-hold-")?;
     digits.parse().ok().filter(|n: &u64| n.to_string() == digits)
 }
 
@@ -59,26 +64,32 @@ mod tests {
 
     #[test]
     fn a_name_is_a_function_of_the_box() {
-        let name = of_box("here", &key(1));
-        assert_eq!(name, of_box("here", &key(1)));
+        let name = of_box("humanize-here", &key(1));
+        assert_eq!(name, of_box("humanize-here", &key(1)));
         assert!(name.starts_with("humanize-here-box-") && name.len() == "humanize-here-box-".len() + 8, "{name}");
-        assert_ne!(name, of_box("here", &key(2)));
-        assert_ne!(name, of_box("here", &BoxKey { instance: "abd".into(), ..key(1) }));
-        assert_ne!(name, of_box("here", &BoxKey { uid: Uuid::from_u128(8), ..key(1) }));
+        assert_ne!(name, of_box("humanize-here", &key(2)));
+        assert_ne!(name, of_box("humanize-here", &BoxKey { instance: "abd".into(), ..key(1) }));
+        assert_ne!(name, of_box("humanize-here", &BoxKey { uid: Uuid::from_u128(8), ..key(1) }));
+    }
+
+    #[test]
+    fn a_prefix_that_is_saved_stands_for_ours() {
+        assert!(of_box(&prefix("here", Some("team-a")), &key(1)).starts_with("team-a-box-"));
+        assert!(of_box(&prefix("h b", None), &key(1)).starts_with("humanize-h-b-box-"));
     }
 
     #[test]
     fn what_docker_does_not_take_is_replaced() {
         let odd = BoxKey { role: "bö x/..".into(), ..key(1) };
-        assert!(of_box("local", &odd).starts_with("humanize-local-b--x-..-"));
+        assert!(of_box(&prefix("local", None), &odd).starts_with("humanize-local-b--x-..-"));
     }
 
     #[test]
     fn a_holds_name_gives_its_generation_back() {
-        assert_eq!(generation(&of_hold("here", &key(1), 12), "here", &key(1)), Some(12));
-        assert_eq!(generation(&of_hold("here", &key(1), 12), "here", &key(2)), None);
-        let name = of_hold("here", &key(1), 1);
-        assert_eq!(generation(&name.replace("-hold-1", "-hold-01"), "here", &key(1)), None);
-        assert_eq!(generation(&of_box("here", &key(1)), "here", &key(1)), None);
+        assert_eq!(generation(&of_hold("humanize-here", &key(1), 12), "humanize-here", &key(1)), Some(12));
+        assert_eq!(generation(&of_hold("humanize-here", &key(1), 12), "humanize-here", &key(2)), None);
+        let name = of_hold("humanize-here", &key(1), 1);
+        assert_eq!(generation(&name.replace("-hold-1", "-hold-01"), "humanize-here", &key(1)), None);
+        assert_eq!(generation(&of_box("humanize-here", &key(1)), "humanize-here", &key(1)), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::api::{Api, Fault, encoded};
 use super::capacity::Total;
 use super::labels::Listed;
-use super::{DockerIdentity, Limits, labels};
+use super::{DockerIdentity, Limits, labels, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, Target};
 use hmz_api::{Cpus, Memory};
@@ -17,18 +17,21 @@ use std::time::{Duration, Instant};
 const FRESH: Duration = Duration::from_secs(5);
 
 /// What a daemon says of itself that no container changes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Machine {
     cpus: Cpus,
     memory: Memory,
-    rootless: bool,
+    /// Whether it runs without root.
+    pub rootless: bool,
+    /// All of it.
+    pub info: Arc<Value>,
     learned: Instant,
 }
 
 impl Machine {
     fn of(info: &Value) -> Self {
         let (cpus, memory) = machine(info);
-        Self { cpus, memory, rootless: super::is_rootless(info), learned: Instant::now() }
+        Self { cpus, memory, rootless: super::is_rootless(info), info: Arc::new(info.clone()), learned: Instant::now() }
     }
 }
 
@@ -55,6 +58,16 @@ impl Session<'_> {
     /// The value of the provider label.
     pub fn provider(&self) -> &str {
         self.target.runtime.provider()
+    }
+
+    /// What the runtime says its boxes' names begin with.
+    pub fn name_prefix(&self) -> Option<&str> {
+        self.target.spec.name_prefix.as_deref()
+    }
+
+    /// What they begin with.
+    pub fn prefix(&self) -> String {
+        names::prefix(self.provider(), self.name_prefix())
     }
 
     /// No answer is "unreachable"; a no of the daemon's is worth another try unless the caller knows better.
@@ -98,20 +111,15 @@ impl Session<'_> {
     }
 
     /// What it said of its machine a moment ago, or says now.
-    async fn machine(&self) -> Result<Machine, DriverError> {
-        let known = *self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn machine(&self) -> Result<Machine, DriverError> {
+        let known = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|machine| machine.learned.elapsed() < FRESH) {
             return Ok(known);
         }
         Ok(Machine::of(&self.info().await?))
-    }
-
-    /// Whether the daemon runs without root.
-    ///
-    /// # Errors
-    /// The daemon does not answer.
-    pub async fn is_rootless(&self) -> Result<bool, DriverError> {
-        Ok(self.machine().await?.rootless)
     }
 
     /// What the runtime hands out: what was saved, else what the daemon has.

@@ -1,30 +1,32 @@
 //! One runtime's settings: an entry of settings.yaml or the spec of a Runtime, which are the same text.
 
-use crate::check;
+use super::fields;
 use crate::de::{self, Fault};
 use crate::place::Context;
+use crate::suggest::suggestion;
 use crate::tree::{Entry, Map, Node, Value};
-use hmz_api::RuntimeRef;
 use hmz_api::kinds::RuntimeSpec;
-
-/// Settings of a docker runtime that exist and are not driven by this version.
-const LATER: [&str; 12] = [
-    "tls_dir",
-    "container",
-    "exec_user",
-    "exec_env",
-    "exec_wrapper",
-    "runtime",
-    "run_args",
-    "name_prefix",
-    "gpus",
-    "gpu_memory",
-    "fallback",
-    "default_request",
-];
+use hmz_api::{Backend, RuntimeRef};
 
 /// Keys older files carry that say nothing about the runtime.
 const NOTHING: [&str; 3] = ["made", "backend", "name"];
+
+/// What a field is made of, as far as leaving it blank goes.
+enum Shape {
+    Text,
+    Number,
+    List,
+    Map,
+}
+
+fn shape(field: &str) -> Shape {
+    match field {
+        "cpus" | "memory" | "gpu_memory" | "max_containers" | "max_tasks" | "port" => Shape::Number,
+        "exec_env" | "exec_wrapper" | "run_args" | "gpus" | "fallback" | "constraints" => Shape::List,
+        "default_request" | "nodes" | "options" => Shape::Map,
+        _ => Shape::Text,
+    }
+}
 
 /// Reads one runtime's settings. A setting left blank (nothing, an empty text, list or mapping, 0) says nothing, since
 /// older files are written with every setting.
@@ -35,6 +37,8 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
         None if node.is_null() => &empty,
         None => return Err(vec![Fault::new(node.at, "expected a mapping of settings")]),
     };
+    let backend = runtime.map_or(Backend::Docker, |r| r.backend);
+    let known = RuntimeSpec::fields(backend);
     let mut faults = Vec::new();
     let mut entries: Vec<Entry> = Vec::new();
     for entry in &map.entries {
@@ -42,14 +46,15 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
         if NOTHING.contains(&key) {
             continue;
         }
-        if LATER.contains(&key) {
-            if !is_blank(&entry.value) {
-                faults.push(Fault::new(entry.key_at, format!("'{key}' is not supported yet")));
-            }
+        if !known.contains(&key) {
+            let message = match known {
+                [] => format!("'{key}' is no setting: {backend} has none"),
+                _ => format!("unknown field '{key}'"),
+            };
+            faults.push(Fault::new(entry.key_at, message).suggest(suggestion(key, known)));
             continue;
         }
-        // a blank setting is left out, but an unknown one stays to be refused
-        if is_unsaid(&entry.value) && KNOWN.contains(&key) {
+        if is_blank(key, &entry.value) || !fields::readable(runtime, key, &entry.value, &mut faults) {
             continue;
         }
         entries.push(entry.clone());
@@ -57,7 +62,7 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
     let kept = Node::of(node.at, Value::Map(Map { entries, duplicates: Vec::new() }));
     match de::read::<RuntimeSpec>(&kept) {
         Ok(mut spec) => {
-            check::runtime(node, runtime, &mut spec, context, &mut faults);
+            fields::check(node, runtime, &mut spec, context, &mut faults);
             if faults.is_empty() {
                 return Ok(spec);
             }
@@ -67,17 +72,14 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
     Err(faults)
 }
 
-const KNOWN: [&str; 8] = ["endpoint", "harness", "image", "cpus", "memory", "max_containers", "workdir", "lease"];
-
-/// Nothing or an empty text.
-fn is_unsaid(node: &Node) -> bool {
-    node.is_null() || node.text() == Some("")
-}
-
-fn is_blank(node: &Node) -> bool {
-    match &node.value {
-        Value::Scalar { text, plain } => is_unsaid(node) || (*plain && text.parse::<f64>() == Ok(0.0)),
-        Value::Seq(items) => items.is_empty(),
-        Value::Map(map) => map.entries.is_empty() && map.duplicates.is_empty(),
+fn is_blank(field: &str, node: &Node) -> bool {
+    if node.is_null() || node.text() == Some("") {
+        return true;
+    }
+    match (&node.value, shape(field)) {
+        (Value::Scalar { text, plain: true }, Shape::Number) => text.parse::<f64>() == Ok(0.0),
+        (Value::Seq(items), Shape::List) => items.is_empty(),
+        (Value::Map(map), Shape::Map) => map.entries.is_empty() && map.duplicates.is_empty(),
+        _ => false,
     }
 }
