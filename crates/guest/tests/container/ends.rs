@@ -29,6 +29,9 @@ fn the_last_end_is_told_by_itself() {
     let (command, _out) = piped(&client, sh("mkfifo /tmp/f; cat /tmp/f & setsid cat /tmp/f & kill -9 $$"));
     assert_eq!(event(&command), CommandEvent::Started);
     assert_eq!(event(&command), CommandEvent::Exited(Status::Signaled(libc::SIGKILL), true));
+    // `killall` finds by name, and each bears another's until it has executed `cat`
+    let is_cat = |p: &String| p.split_whitespace().skip(2).eq(["cat", "/tmp/f"]);
+    eventually("both by name", || it.processes().into_iter().filter(is_cat).count() == 2);
     assert_eq!(prints(&client, sh("killall cat")), "");
     assert_eq!(event(&command), CommandEvent::Empty);
 }
