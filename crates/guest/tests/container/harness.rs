@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A deadline against hanging, far beyond what anything here takes.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -51,6 +51,11 @@ impl Boxed {
     }
 
     pub fn start(how: &How<'_>) -> Self {
+        Self::run(how).up().expect("a guest that listens")
+    }
+
+    /// Starts the container, and waits for nothing.
+    pub fn run(how: &How<'_>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::os::unix::fs::chown(dir.path(), Some(how.uid), Some(how.uid)).expect("chown, which takes root");
         let name = format!("hmz-test-guest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -64,10 +69,20 @@ impl Boxed {
         args.extend(how.docker);
         args.extend([how.image, "guest", "--socket", "/.hmz/run/g.sock", "--lease", &lease]);
         docker(&args);
-        let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &name]).parse().expect("a pid");
-        let this = Self { name, pid, dir };
-        eventually("the guest's socket", || this.socket().exists());
-        this
+        Self { name, pid: 0, dir }
+    }
+
+    /// Waits until its guest listens; `None` when it has ended before that.
+    pub fn up(mut self) -> Option<Self> {
+        let mut gone = false;
+        eventually("the guest's socket", || {
+            gone = self.gone();
+            gone || self.socket().exists()
+        });
+        let out = Process::new("docker").args(["inspect", "-f", "{{.State.Pid}}", &self.name]).output();
+        let out = out.expect("the docker command line");
+        self.pid = String::from_utf8_lossy(&out.stdout).trim().parse().unwrap_or_default();
+        (!gone && self.pid != 0).then_some(self)
     }
 
     pub fn socket(&self) -> PathBuf {
