@@ -115,16 +115,19 @@ fn terminals_of_the_tree_pass(world: &World) {
     let out = world.python(
         r#"import pty,fcntl,termios,struct
 def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
+unread=b''
 def until(what):
-    got=b''
-    while what not in got: got+=os.read(fd,4096)
+    # what is read beyond it is kept for the next: the terminal tells in pieces of any size
+    global unread
+    while what not in unread: unread+=os.read(fd,4096)
+    got,unread=unread.split(what,1)
     return got
 def run(line):
     os.write(fd,line+b"; echo e'n'd\n")
-    got=until(b'end\r\n').split(b'end\r\n')
+    got=until(b'end\r\n')
     # what is typed before the prompt may be lost when the shell sets the terminal
-    if b'ready> ' not in got[-1]: until(b'ready> ')
-    return got[0]
+    until(b'ready> ')
+    return got
 # in steps: a signal that comes just before a sleep is seen after it
 job=b"python3 -c 'exec(\"import time\\nprint(chr(115)+chr(116)+chr(97)+chr(114)+chr(116),flush=1)\\nwhile 1: time.sleep(0.05)\")'\n"
 pid,fd=pty.fork()

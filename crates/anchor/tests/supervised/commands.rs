@@ -189,7 +189,7 @@ os.killpg(p.pid,0)
 count=lambda: subprocess.run('cat /proc/[0-9]*/cmdline | tr \"\\\\0\" \" \" | grep -c \"sleep 525[2]\"',shell=True,capture_output=True,text=True).stdout.strip()
 print(count())
 os.killpg(p.pid,signal.SIGTERM)
-end=time.time()+60
+end=time.time()+110
 while time.time()<end:
     try: os.killpg(p.pid,0)
     except ProcessLookupError: break
