@@ -1,7 +1,8 @@
 //! Commands land in the box and end as they ended there.
 
 use crate::Test;
-use crate::world::{Session, World, eventually};
+use crate::container::eventually;
+use crate::world::{Session, World};
 
 pub const TESTS: &[Test] = &[
     ("commands_land_in_the_box", commands_land_in_the_box),

@@ -1,7 +1,8 @@
 //! Sessions end as the CLI ended, and nothing is left of them, whoever dies.
 
 use crate::Test;
-use crate::world::{Session, World, eventually, signal_of};
+use crate::container::eventually;
+use crate::world::{Session, World, signal_of};
 use std::io::Write;
 
 pub const TESTS: &[Test] = &[

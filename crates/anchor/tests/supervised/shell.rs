@@ -1,7 +1,8 @@
 //! `shell` and `exec`, from a process of their own.
 
 use crate::Test;
-use crate::world::{DEADLINE, World, docker, reading};
+use crate::container::{LIMIT, docker};
+use crate::world::{TERMINAL, World, reading};
 use hmz_anchor::exec::{self, Limits};
 use hmz_wire::{Bytes, Client, Status};
 use std::io::{Read, Write};
@@ -95,23 +96,6 @@ fn shell_on_a_terminal(world: &World) {
     // a terminal needs a session of its own around it, which python makes
     let exe = std::env::current_exe().expect("our path");
     let script = r#"
-import pty,os,sys,time,fcntl,termios,struct
-def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
-unread=b''
-def until(what):
-    # what is read beyond it is kept for the next: the terminal tells in pieces of any size
-    global unread
-    while what not in unread: unread+=os.read(fd,4096)
-    got,unread=unread.split(what,1)
-    return got
-def run(line):
-    os.write(fd,line+b"; echo e'n'd\n")
-    got=until(b'end\r\n')
-    # what is typed before the prompt may be lost when the shell sets the terminal
-    until(b'ready> ')
-    return got
-# in steps: a signal that comes just before a sleep is seen after it
-job=b"python3 -c 'exec(\"import time\\nprint(chr(115)+chr(116)+chr(97)+chr(114)+chr(116),flush=1)\\nwhile 1: time.sleep(0.05)\")'\n"
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)
@@ -142,8 +126,9 @@ os.kill(pid,15); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]), termios.
 "#;
     let place = serde_json::to_string(&world.place).expect("JSON");
     let mut child = Command::new("/usr/bin/python3");
-    let mut child = child.args(["-c", script]).arg(exe).arg(place).stdout(Stdio::piped()).spawn().expect("python");
-    let out = reading(child.stdout.take().expect("a pipe")).recv_timeout(DEADLINE);
+    let mut child =
+        child.args(["-c", &[TERMINAL, script].concat()]).arg(exe).arg(place).stdout(Stdio::piped()).spawn().expect("python");
+    let out = reading(child.stdout.take().expect("a pipe")).recv_timeout(LIMIT);
     if out.is_err() {
         let _ = child.kill();
     }

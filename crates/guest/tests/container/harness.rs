@@ -1,5 +1,6 @@
 //! A real container with the guest as its first process, and shorthands to work in it.
 
+pub use crate::container::{LIMIT, docker, eventually};
 use hmz_wire::{Bytes, Client, ClientError, Command, CommandEvent, Fence, Spawn, Status};
 use std::fs::File;
 use std::io::Read;
@@ -7,28 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::Command as Process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-/// A deadline against hanging, far beyond what anything here takes.
-pub const LIMIT: Duration = Duration::from_secs(120);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// Runs docker and returns what it printed; fails loudly.
-pub fn docker(args: &[&str]) -> String {
-    let out = Process::new("docker").args(args).output().expect("the docker command line");
-    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).trim().to_owned()
-}
-
-/// Looks until it is so.
-pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !so() {
-        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 pub struct Boxed {
     pub name: String,
