@@ -3,6 +3,7 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
 //! what the daemon lists.
 
+mod account;
 mod admission;
 mod api;
 mod capacity;
