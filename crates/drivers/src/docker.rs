@@ -11,6 +11,7 @@ mod container;
 mod credentials;
 mod empty_image;
 mod endpoint;
+mod holder;
 mod image;
 mod labels;
 mod life;

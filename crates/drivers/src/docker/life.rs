@@ -75,7 +75,6 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
             return Err(admission::aged_out(session, &spec.key));
         }
         written?;
-        failpoint::pass("docker.named");
         // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
         let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
         began?;
@@ -185,6 +184,7 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
             share: one.share,
             state,
             created: one.created,
+            program: one.program,
         }))
     });
     looked.buffered(TOGETHER).try_filter_map(|one| async { Ok(one) }).try_collect().await
