@@ -3,6 +3,7 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
 //! what the daemon lists.
 
+mod account;
 mod admission;
 mod api;
 mod arguments;
@@ -12,6 +13,7 @@ mod credentials;
 mod empty_image;
 mod endpoint;
 mod gpus;
+mod holder;
 mod image;
 mod labels;
 mod life;
