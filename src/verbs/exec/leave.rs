@@ -44,7 +44,7 @@ fn left(part: &Part, run: &str) -> Error {
     let why = format!("{} does not answer at {}", part.runtime.at(), part.endpoint);
     Error::failed(format!("{why}: {what}; hmz's daemon goes on taking run/{run} down as soon as it does"))
         .hint(format!("hmz describe run/{run}"))
-        .hint(format!("hmz delete --abandon run/{run}   when it is gone for good"))
+        .hint(format!("hmz delete --abandon run/{run}   # when it is gone for good"))
 }
 
 async fn parts(client: &Client, run: &str) -> Result<Vec<Part>, Error> {
