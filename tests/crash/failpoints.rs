@@ -39,7 +39,7 @@ fn events(scene: &Scene) -> Running {
 
 /// A run whose daemon dies at that point.
 fn run_converges(point: &str) {
-    let scene = Scene::with("      lease: 30s\n      cpus: 100\n");
+    let scene = Scene::with("      cpus: 100\n");
     let daemon = daemon_that_dies_at(&scene, point);
     let events = events(&scene);
     // one without a point answers when the first has died meanwhile
