@@ -139,7 +139,8 @@ fn a_daemon_that_never_answers_hangs_no_verb() {
     let _ = scene.apply(&scene.environment_manifest("e", "")).ok();
     let _ = scene.apply(&scene.run_manifest("r", "")).ok();
     for words in [&["get", "all"][..], &["get", "runtimes"], &["describe", "env/e"], &["describe", "run/r"], &["version"]] {
-        let _ = scene.home.hmz(words).limit(std::time::Duration::from_secs(20)).run().ok();
+        // less than a call to docker may take until it is given up
+        let _ = scene.home.hmz(words).limit(std::time::Duration::from_secs(50)).run().ok();
     }
     // the verb that belongs to a terminal can be left at any moment
     let mut exec = scene.exec().start();

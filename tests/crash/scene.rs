@@ -42,9 +42,9 @@ impl Scene {
         Self::with("")
     }
 
-    /// The same with boxes that end soon after their owner.
+    /// The same with boxes that end soon after their owner, though not before a loaded machine has started one.
     pub fn with_lease() -> Self {
-        Self::with("      lease: 3s\n")
+        Self::with("      lease: 20s\n")
     }
 
     /// The manifest of the run; `more` goes below its spec.

@@ -1,7 +1,12 @@
 //! The supervisor with real programs in place of the CLI and a real container in place of the box.
 //!
 //! This one program is the tests, the supervisor (`supervisor`), and the guest in the container (`guest`).
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and clippy does not see that this is one")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, and clippy does not see that this is one"
+)]
 
 #[path = "../../../../tests/support/agent.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
@@ -10,6 +15,8 @@ mod agent;
 mod container;
 #[path = "../../../../tests/support/listed.rs"]
 mod listed;
+#[path = "../../../../tests/provider/mod.rs"]
+mod provider;
 
 mod borders;
 mod claude;
