@@ -79,6 +79,16 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedF
     }
 }
 
+/// The version of Landlock's interface this kernel has; an error when it gives none.
+pub(crate) fn landlock_version() -> io::Result<i64> {
+    const VERSION: c_int = 1;
+    // SAFETY: with this flag the kernel takes no attributes and answers with a number.
+    match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) } {
+        -1 => Err(io::Error::last_os_error()),
+        version => Ok(version),
+    }
+}
+
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`.
 const SYNC_WAKE_UP: u64 = 1;
 
@@ -161,10 +171,14 @@ pub(crate) fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloe
     }
 }
 
-/// Whether the kernel can put descriptors into a waiting process.
-pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> bool {
-    // no notification has this id, which a kernel that knows the call says
-    matches!(add_fd(listener, u64::MAX, listener, true), Err(e) if e.raw_os_error() == Some(libc::ENOENT))
+/// Whether descriptors can be put into a waiting process; `EINVAL` is a kernel's that does not know the call.
+pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> io::Result<()> {
+    match add_fd(listener, u64::MAX, listener, true) {
+        // no notification has this id, which a kernel that knows the call says
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(e) => Err(e),
+        Ok(_) => Err(io::Error::other("a descriptor went to nobody")),
+    }
 }
 
 /// Reads memory of another thread's process; short when a page is not there. `Err` when the call is not to be had.

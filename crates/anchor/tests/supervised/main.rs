@@ -7,6 +7,7 @@ mod borders;
 mod claude;
 mod commands;
 mod ends;
+mod refusals;
 mod shell;
 mod world;
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     let is_wanted = |name: &str| {
         wanted.is_empty() || wanted.iter().any(|w| if said("--exact") { name == w.as_str() } else { name.contains(w.as_str()) })
     };
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
+    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, claude::TESTS].concat();
     let chosen: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name) && !said("--ignored")).collect();
     if said("--list") {
         for (name, _) in chosen {
