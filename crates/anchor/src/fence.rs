@@ -24,9 +24,8 @@ const NEWEST: ABI = ABI::V6;
 /// Fences this process and all that descends from it. It must have no new privileges already, and one thread.
 pub(crate) fn enter(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), AnchorError> {
     drop_capabilities()?;
-    let refused = |why: &str| {
-        AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({why})"))
-    };
+    let refused =
+        |why: &str| AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({why})"));
     // asked first, because what the rules' own errors say of a kernel without them is no sentence
     if let Err(e) = sys::landlock_version() {
         return Err(match e.raw_os_error() {

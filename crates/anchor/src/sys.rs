@@ -192,6 +192,32 @@ pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Re
     }
 }
 
+/// Reads strings' beginnings in one call, each the length that goes with it, one after the other into `buffer`, which holds
+/// them all; short before the first one whose memory is not there. `Err` when the call is not to be had.
+pub(crate) fn read_many(tid: pid_t, places: &[(u64, usize)], buffer: &mut [u8]) -> io::Result<usize> {
+    let room = places.iter().map(|(_, len)| len).sum::<usize>().min(buffer.len());
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room };
+    let remote: Vec<libc::iovec> =
+        places.iter().map(|(at, len)| libc::iovec { iov_base: *at as *mut libc::c_void, iov_len: *len }).collect();
+    // SAFETY: the kernel writes at most `room` bytes into `buffer`; the remote addresses are not dereferenced here.
+    match unsafe { libc::process_vm_readv(tid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        n => Ok(n as usize),
+    }
+}
+
+/// The soft limit on a process's stack, in bytes; this process's own when another's is not told.
+pub(crate) fn stack_limit(tid: pid_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    for pid in [tid, 0] {
+        // SAFETY: nothing is set, and the kernel writes one rlimit.
+        if unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) } == 0 {
+            break;
+        }
+    }
+    limit.rlim_cur
+}
+
 /// Marks the other end's way to find this socket.
 pub(crate) fn set_peek_off(socket: BorrowedFd<'_>, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads one int there.

@@ -218,9 +218,17 @@ impl Session {
         if !(1..=sys::MAX_SIGNAL).contains(&signal) {
             return;
         }
-        let group = |p: &tree::Process| p.group == command.pid && p.session == command.pid && p.pid != command.pid;
-        if !command.ended || tree::below(self.me, &HashSet::new(), &tree::all()).iter().any(group) {
-            sys::kill(-command.pid, signal);
+        let group = |p: &tree::Process| p.group == command.pid && p.session == command.pid;
+        let members = || tree::below(self.me, &HashSet::new(), &tree::all()).into_iter().filter(group);
+        if command.ended && !members().any(|p| p.pid != command.pid) {
+            return;
+        }
+        sys::kill(-command.pid, signal);
+        if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+            // a session of its own is an orphan's, where these stop nobody; whoever sent it decided that it shall
+            for process in members().filter(|p| tree::has_default(p.pid, signal)) {
+                sys::kill(process.pid, libc::SIGSTOP);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod commands;
 mod ends;
 mod refusals;
 mod shell;
+mod stops;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
     let is_wanted = |name: &str| {
         wanted.is_empty() || wanted.iter().any(|w| if said("--exact") { name == w.as_str() } else { name.contains(w.as_str()) })
     };
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, claude::TESTS].concat();
+    let tests: Vec<Test> =
+        [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, stops::TESTS, claude::TESTS].concat();
     let chosen: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name) && !said("--ignored")).collect();
     if said("--list") {
         for (name, _) in chosen {

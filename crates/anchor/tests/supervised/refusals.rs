@@ -111,7 +111,8 @@ fn without_a_listener_nothing_starts(world: &World) {
 }
 
 fn without_landlock_in_the_box_nothing_starts(_: &World) {
-    let profile = r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["landlock_create_ruleset"],"action":"SCMP_ACT_ERRNO"}]}"#;
+    let profile =
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["landlock_create_ruleset"],"action":"SCMP_ACT_ERRNO"}]}"#;
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("profile.json");
     std::fs::write(&path, profile).expect("a file");
