@@ -13,8 +13,9 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, getpid, wait};
+use rustix::pty::OpenptFlags;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -181,6 +182,10 @@ impl Session {
                 }
             }
             ToGuest::Ping(n) => self.writer.send(&FromGuest::Pong(n), &[])?,
+            ToGuest::OpenTerminal => match terminal() {
+                Ok((theirs, slave)) => self.writer.send(&FromGuest::Terminal, &[theirs.as_fd(), slave.as_fd()])?,
+                Err(e) => self.writer.send(&FromGuest::NoTerminal(e.raw_os_error()), &[])?,
+            },
         }
         Ok(())
     }
@@ -358,6 +363,17 @@ impl Session {
             while children.read_signal()?.is_some() {}
         }
     }
+}
+
+/// A terminal of the box's own devpts, so that it has a name there: both its sides.
+fn terminal() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = rustix::pty::openpt(flags)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    // by the terminal itself: what the box has at a path may be anything
+    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    Ok((master, slave))
 }
 
 /// Whether the session may be, and how its fence holds.

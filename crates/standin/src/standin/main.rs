@@ -292,7 +292,7 @@ pub extern "C" fn start(stack: *const usize) -> ! {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
     call!(nr::CLOSE_RANGE, socket + 1, u32::MAX, 0);
-    attend(socket, ignored)
+    attend(socket, ignored | blocked)
 }
 
 /// Sends the hello with the descriptors.
@@ -337,8 +337,8 @@ fn give_up_terminal(fds: &[i32]) -> i32 {
     -1
 }
 
-/// Forwards signals and waits for the verdict.
-fn attend(socket: i32, ignored: u64) -> ! {
+/// Forwards signals and waits for the verdict. `unheeded` are those the command ignores or holds back.
+fn attend(socket: i32, unheeded: u64) -> ! {
     let all = !0u64;
     let signals = call!(nr::SIGNALFD4, -1isize, &raw const all, 8, 0o2_000_000) as i32;
     loop {
@@ -348,7 +348,7 @@ fn attend(socket: i32, ignored: u64) -> ! {
         }
         if polled[1].revents != 0 {
             let mut info = [0u32; 32];
-            if let Some(signal) = pending_stop(ignored) {
+            if let Some(signal) = pending_stop(unheeded) {
                 stop(socket, signal);
             } else if call!(nr::READ, signals, info.as_mut_ptr(), 128) == 128 {
                 forward(socket, info[0]);
@@ -401,9 +401,9 @@ fn pending() -> u64 {
     set
 }
 
-/// A signal that came and stops who does not ignore it.
-fn pending_stop(ignored: u64) -> Option<u32> {
-    let came = pending() & !ignored;
+/// A signal that came and would have stopped the command.
+fn pending_stop(unheeded: u64) -> Option<u32> {
+    let came = pending() & !unheeded;
     STOPS.into_iter().find(|&signal| came & bit(signal) != 0)
 }
 
