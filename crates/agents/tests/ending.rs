@@ -55,13 +55,7 @@ async fn interrupted(agent: &dyn Agent, prompt: &str, script: &str) {
     let (end, ()) = tokio::join!(tokio::time::timeout(LIMIT, session.turn(prompt, &mut sink, &stop)), cancel);
     assert_eq!(end.expect("the turn ends").unwrap(), TurnEnd::Interrupted);
     tokio::time::timeout(LIMIT, session.close()).await.expect("the session ends");
-    // the program itself was waited for; a child it had just made ends by itself
-    let gone = async {
-        while world.agents() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, gone).await.expect("no process is left");
+    world.assert_no_agent_left().await;
 }
 
 #[tokio::test]

@@ -339,20 +339,27 @@ fn give_up_terminal(fds: &[i32]) -> i32 {
 
 /// Forwards signals and waits for the verdict. `unheeded` are those the command ignores or holds back.
 fn attend(socket: i32, unheeded: u64) -> ! {
-    let all = !0u64;
-    let signals = call!(nr::SIGNALFD4, -1isize, &raw const all, 8, 0o2_000_000) as i32;
+    let stops = STOPS.into_iter().fold(0, |set, signal| set | bit(signal)) & !unheeded;
+    let others = !stops;
+    // neither blocks: a signal can go again, taken away by one that follows it
+    let heard = |set: &u64| call!(nr::SIGNALFD4, -1isize, &raw const *set, 8, 0o2_004_000) as i32;
+    let (signals, stopping) = (heard(&others), heard(&stops));
     loop {
-        let mut polled = [PollFd { fd: socket, events: 1, revents: 0 }, PollFd { fd: signals, events: 1, revents: 0 }];
-        if call!(nr::POLL, polled.as_mut_ptr(), 2, -1isize) < 0 {
+        let wait = |fd| PollFd { fd, events: 1, revents: 0 };
+        let mut polled = [wait(socket), wait(signals), wait(stopping)];
+        if call!(nr::POLL, polled.as_mut_ptr(), polled.len(), -1isize) < 0 {
             continue;
         }
         if polled[1].revents != 0 {
             let mut info = [0u32; 32];
-            if let Some(signal) = pending_stop(unheeded) {
-                stop(socket, signal);
-            } else if call!(nr::READ, signals, info.as_mut_ptr(), 128) == 128 {
+            if call!(nr::READ, signals, info.as_mut_ptr(), 128) == 128 {
                 forward(socket, info[0]);
             }
+        }
+        if polled[2].revents != 0
+            && let Some(signal) = STOPS.into_iter().find(|&signal| pending() & stops & bit(signal) != 0)
+        {
+            stop(socket, signal);
         }
         if polled[0].revents != 0 {
             let verdict = hear(socket);
@@ -386,6 +393,7 @@ fn hear(socket: i32) -> Verdict {
     verdict
 }
 
+/// Forwards one signal.
 fn forward(socket: i32, signal: u32) {
     send_all(socket, (&raw const signal).cast(), 4);
 }
@@ -399,12 +407,6 @@ fn pending() -> u64 {
     let mut set = 0u64;
     call!(nr::RT_SIGPENDING, &raw mut set, 8);
     set
-}
-
-/// A signal that came and would have stopped the command.
-fn pending_stop(unheeded: u64) -> Option<u32> {
-    let came = pending() & !unheeded;
-    STOPS.into_iter().find(|&signal| came & bit(signal) != 0)
 }
 
 /// Has the command stopped, and lets the signal stop us as the kernel would have stopped the command.
