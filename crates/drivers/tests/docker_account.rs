@@ -1,5 +1,7 @@
 //! Who a box's user is to the programs in it, on a real daemon.
 
+#![allow(clippy::unwrap_used)] // of tests only, which clippy does not see in functions beside them
+
 mod common;
 
 use common::{Corner, Image, between, docker, exec, inspect, up};
