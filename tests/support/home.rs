@@ -245,6 +245,8 @@ impl Drop for TestHome {
         }
         processes::signal_all(&mark, Signal::KILL);
         processes::signal_all(&format!("HOME={}", self.home().display()), Signal::KILL);
-        docker::remove(&self.containers());
+        if let Some(label) = self.label() {
+            docker::clear(&label);
+        }
     }
 }

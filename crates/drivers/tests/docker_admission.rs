@@ -186,21 +186,11 @@ async fn a_lock_whose_holder_is_gone_is_taken_over() {
     assert!(c.left().is_empty());
 }
 
-/// What the lock of a process says of it.
-fn mark(pid: u32) -> String {
-    use std::os::unix::fs::MetadataExt as _;
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let start = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().to_owned();
-    format!("{}/{namespace}/{pid}:{start}", boot.trim())
-}
-
 #[tokio::test]
 async fn a_young_lock_of_a_process_that_has_ended_is_taken_over() {
     let c = Corner::new(RuntimeSpec::default());
     let mut holder = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
-    let mark = mark(holder.id());
+    let mark = common::mark(holder.id());
     holder.kill().unwrap();
     holder.wait().unwrap();
     let lock = leave_a_lock_of(&c, &mark);
@@ -211,39 +201,6 @@ async fn a_young_lock_of_a_process_that_has_ended_is_taken_over() {
     assert!(!c.left().contains(&lock));
     driver.remove(&c.target, &key).await.unwrap();
     assert!(c.left().is_empty());
-}
-
-#[tokio::test]
-async fn a_young_lock_of_a_process_that_lives_is_waited_for() {
-    let c = Corner::new(RuntimeSpec::default());
-    let mut holder = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
-    let lock = leave_a_lock_of(&c, &mark(holder.id()));
-    let (driver, key) = (c.driver(), c.key("box"));
-    let w = [want(&key)];
-    let mut admission = driver.admit(&c.target, &w);
-    assert!(tokio::time::timeout(Duration::from_secs(1), &mut admission).await.is_err(), "nobody gets past a young lock");
-    assert!(c.left().contains(&lock));
-    holder.kill().unwrap();
-    holder.wait().unwrap();
-    assert!(matches!(admission.await.unwrap(), Admitted::Held(_)));
-}
-
-#[tokio::test]
-async fn the_lock_says_which_process_holds_it() {
-    let mut c = Corner::new(RuntimeSpec::default());
-    let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
-    let labels = Arc::clone(&seen);
-    // while the listing waits, this driver is inside
-    let socket = common::between(&c, move |line| {
-        if line.starts_with("GET ") && line.contains("/containers/json") {
-            let format = "{{index .Config.Labels \"hmz.holder.process\"}}";
-            labels.lock().unwrap().push(common::inspect("hmz-admission-lock", format));
-        }
-    });
-    c.target.local_endpoint = Some(format!("unix://{socket}"));
-    let (driver, key) = (c.driver(), c.key("box"));
-    assert!(matches!(driver.admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
-    assert_eq!(seen.lock().unwrap().first(), Some(&mark(std::process::id())));
 }
 
 #[tokio::test]
