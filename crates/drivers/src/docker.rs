@@ -177,7 +177,7 @@ impl Driver for DockerDriver {
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
         let session = self.session(target).await?;
-        if !self.who.elsewhere && !session.machine().await?.here {
+        if !self.who.elsewhere && !session.is_here().await? {
             let (at, address) = (session.at(), session.api.address());
             let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
             return Err(DriverError::Refused(text));

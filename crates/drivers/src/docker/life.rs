@@ -115,7 +115,7 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
     let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
     match state(&raw) {
         BoxState::Running(pid) if pid > 0 => {
-            let daemon = if session.machine().await?.here {
+            let daemon = if session.is_here().await? {
                 None
             } else {
                 let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;

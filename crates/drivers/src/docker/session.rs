@@ -148,6 +148,18 @@ impl Session<'_> {
         Ok(Machine::of(&self.info().await?, matches!(**self.api.road(), Road::Unix(_))))
     }
 
+    /// Whether the daemon is this machine, which does not change while it is spoken to.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn is_here(&self) -> Result<bool, DriverError> {
+        let known = self.machine.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|machine| machine.here);
+        match known {
+            Some(here) => Ok(here),
+            None => Ok(self.machine().await?.here),
+        }
+    }
+
     /// What the runtime hands out: what was saved, else what the daemon has.
     ///
     /// # Errors
