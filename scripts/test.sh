@@ -37,6 +37,9 @@ tests/testbed/up
 HMZ_TEST_DOCKER_HOST=${DOCKER_HOST:-$(docker context inspect -f '{{.Endpoints.docker.Host}}')}
 export HMZ_TEST_DOCKER_HOST
 
+section 'daemons elsewhere'
+tests/testbed/far >/dev/null
+
 section 'agent CLI'
 HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE

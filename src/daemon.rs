@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 /// Variables a daemon in the background keeps of whoever started it. What a run needs comes with the run.
-const KEPT: [&str; 11] = [
+const KEPT: [&str; 12] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -26,6 +26,7 @@ const KEPT: [&str; 11] = [
     "DOCKER_CONFIG",
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
+    "SSH_AUTH_SOCK",
 ];
 
 /// What the kernel adds to the name of a program that is not there any more.

@@ -117,7 +117,7 @@ async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<
     let driver = world.drivers.get(&reference.backend);
     let endpoint = endpoints(world, name, &runtime.spec).await?.into_iter().next().flatten();
     let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
-    let unsupported = crate::target::unsupported(&reference, &runtime.spec, driver.is_some());
+    let unsupported = crate::target::undriven(&reference, driver.is_some());
     let daemon = match (driver, unsupported) {
         (Some(driver), None) => match driver.probe(&target).await {
             Ok(facts) => driver.list(&target).await.map(|boxes| (facts, boxes)).map_err(Some),

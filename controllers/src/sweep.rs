@@ -62,9 +62,6 @@ impl Reconciler for Sweep {
         let Some(runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
         let Ok(reference) = key.parse::<RuntimeRef>() else { return Ok(Action::gone()) };
         let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
-        if crate::target::unsupported(&reference, &runtime.spec, true).is_some() {
-            return Ok(Action::requeue(PERIOD));
-        }
         for endpoint in runtime::endpoints(world, key, &runtime.spec).await? {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
             // one that does not answer is swept when it does

@@ -37,12 +37,8 @@ impl Saved {
 /// The target of a runtime. What was started on an address stays there, whatever the runtime says by now.
 pub fn target(runtime: &RuntimeRef, spec: Option<&RuntimeSpec>, endpoint: Option<&str>) -> Target {
     let mut spec = spec.cloned().unwrap_or_default();
-    let saved = match &spec.endpoint {
-        Endpoint::Unix(path) => Some(path.as_str()),
-        _ => None,
-    };
-    let path = endpoint.and_then(|e| e.strip_prefix("unix://"));
-    if saved.is_some() && path.is_some() && saved != path {
+    let saved = (spec.endpoint != Endpoint::Local).then(|| spec.endpoint.to_string());
+    if saved.is_some() && endpoint.is_some() && saved.as_deref() != endpoint {
         spec.endpoint = Endpoint::Local;
     }
     let local_endpoint = if spec.endpoint == Endpoint::Local { endpoint.map(str::to_owned) } else { None };
@@ -54,16 +50,21 @@ pub fn known_endpoint(spec: &RuntimeSpec, local: Option<&str>) -> Option<String>
     match &spec.endpoint {
         Endpoint::Unix(path) => Some(format!("unix://{path}")),
         Endpoint::Local => local.map(str::to_owned),
-        _ => None,
+        other => Some(other.to_string()),
     }
+}
+
+/// Why a runtime is not driven at all, in words.
+pub fn undriven(runtime: &RuntimeRef, driven: bool) -> Option<String> {
+    (!driven).then(|| format!("environments on {} are not supported yet; use docker", runtime.backend))
 }
 
 /// Why nothing can be started on a runtime like this yet, in words.
 pub fn unsupported(runtime: &RuntimeRef, spec: &RuntimeSpec, driven: bool) -> Option<String> {
-    if !driven {
-        return Some(format!("environments on {} are not supported yet; use docker", runtime.backend));
+    if let Some(why) = undriven(runtime, driven) {
+        return Some(why);
     }
-    if !matches!(spec.endpoint, Endpoint::Local | Endpoint::Unix(_)) {
+    if matches!(spec.endpoint, Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_)) {
         let at = runtime.at();
         return Some(format!("{at}: the endpoint {} is not supported yet; use local or unix:///PATH", spec.endpoint));
     }

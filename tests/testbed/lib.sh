@@ -2,6 +2,7 @@
 #
 # State is in ${HMZ_TESTBED_STATE}; by default /var/tmp/hmz-tests for root and a cache folder for anybody else:
 #   docker/      data, sockets and log of the daemon that `up` started, `dockerd` with its pid and start time
+#   far/         those of `far`: daemons that are as good as another machine's, their certificates and keys
 #   cache/       root file systems of the images made here
 #   claude/      the agent CLI, and a node new enough to install it
 #   made-images  images made here and loaded into the daemon that answers

@@ -83,7 +83,7 @@ fn pulled() -> Resource<Environment> {
 fn started() -> Resource<Environment> {
     let mut env = planned(pulled(), &seen(2));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
-    outcome::started(&mut env, &Started { id: "id".into(), name: "box-1".into(), pid: 12 }, &files, at(3));
+    outcome::started(&mut env, &Started { id: "id".into(), name: "box-1".into(), pid: 12, daemon: None }, &files, at(3));
     env
 }
 

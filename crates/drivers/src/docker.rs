@@ -9,6 +9,7 @@ mod api;
 mod arguments;
 mod capacity;
 mod container;
+mod context;
 mod credentials;
 mod empty_image;
 mod endpoint;
@@ -18,10 +19,16 @@ mod image;
 mod labels;
 mod life;
 mod names;
+mod road;
 mod session;
+mod site;
+mod tls;
+mod tunnel;
 mod watch;
+mod way;
 
 pub use endpoint::{config_dir, resolve_local};
+pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
@@ -29,13 +36,14 @@ use crate::types::{Admitted, BoxKey, BoxSpec, Facts, ObservedBox, RemoveOutcome,
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::kinds::Endpoint;
+use road::Road;
 use serde_json::Value;
 use session::{Machine, Session};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use way::Way;
 
 /// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
 pub async fn answers(endpoint: &str, within: Duration) -> bool {
@@ -58,6 +66,12 @@ pub struct DockerIdentity {
     pub hostname: String,
     /// Docker's own configuration, for registry sign-ins; see [`config_dir`].
     pub docker_config_dir: PathBuf,
+    /// A directory of this user's alone, with a short path, for the sockets of daemons that are reached over ssh.
+    pub sockets: PathBuf,
+    /// Hosts saved as ssh runtimes, which endpoints name.
+    pub hosts: Arc<dyn SavedHosts>,
+    /// Whether boxes are made on daemons of other machines: whoever works in them has to have a way there.
+    pub elsewhere: bool,
     /// Time here. Ages go by the daemon's clock and not by this one.
     pub clock: SharedClock,
 }
@@ -83,7 +97,7 @@ impl Default for Limits {
 pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
-    spoken: Mutex<HashMap<PathBuf, Spoken>>,
+    spoken: Mutex<HashMap<Way, Spoken>>,
 }
 
 /// A daemon that was spoken to.
@@ -92,6 +106,7 @@ struct Spoken {
     api: Api,
     /// What it said last of its machine.
     machine: Arc<Mutex<Option<Machine>>>,
+    bringing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl DockerDriver {
@@ -106,61 +121,43 @@ impl DockerDriver {
     }
 
     async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
+        self.session_at(target, false).await
+    }
+
+    /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again.
+    async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
         let at = target.runtime.at();
-        let socket = socket_of(target)?;
-        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&socket).cloned();
-        let Spoken { api, machine } = match known {
-            Some(spoken) => spoken,
-            None => {
-                let api = Api::new(socket.clone(), self.limits.call);
+        let (way, address) = way::resolve(target, &self.who).await?;
+        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&way).cloned();
+        let Spoken { api, machine, bringing } = match known {
+            Some(spoken) if !anew => spoken,
+            known => {
+                // an ssh that is there stays
+                let road = known.as_ref().map(|s| Arc::clone(s.api.road())).filter(|road| matches!(**road, Road::Ssh(_)));
+                let road = match road {
+                    Some(road) => road,
+                    None => {
+                        let road = Road::new(&way, &self.who.sockets);
+                        Arc::new(road.map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?)
+                    }
+                };
+                let api = Api::new(road, address, self.limits.call);
                 let api = api.clone().negotiate().await.map_err(|f| session::unreachable(&at, &api, &f.to_string()))?;
-                let spoken = Spoken { api, machine: Arc::default() };
-                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket, spoken.clone());
+                let bringing = known.map(|s| s.bringing).unwrap_or_default();
+                let spoken = Spoken { api, machine: Arc::default(), bringing };
+                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(way, spoken.clone());
                 spoken
             }
         };
-        Ok(Session { api, machine, target, who: &self.who, limits: &self.limits })
+        Ok(Session { api, machine, bringing, target, who: &self.who, limits: &self.limits })
     }
-}
-
-/// The socket a target is reached at.
-fn socket_of(target: &Target) -> Result<PathBuf, DriverError> {
-    let at = target.runtime.at();
-    let address = match &target.spec.endpoint {
-        Endpoint::Unix(path) => return Ok(PathBuf::from(path)),
-        other @ (Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_) | Endpoint::Context(_)) => {
-            let text = format!("{at} is at '{other}': a daemon reached over tcp or ssh is not supported yet");
-            return Err(DriverError::Refused(text));
-        }
-        Endpoint::Local => match &target.local_endpoint {
-            Some(address) => address.clone(),
-            None => {
-                let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
-                resolve_local(&env)?
-            }
-        },
-    };
-    match address.strip_prefix("unix://") {
-        Some(path) if path.starts_with('/') => Ok(PathBuf::from(path)),
-        _ => {
-            let text = format!("{at} is at '{address}': a daemon reached over tcp or ssh is not supported yet");
-            Err(DriverError::Refused(text))
-        }
-    }
-}
-
-/// Whether a daemon that says this of itself runs without root.
-fn is_rootless(info: &Value) -> bool {
-    let options = info.get("SecurityOptions").and_then(Value::as_array);
-    options.into_iter().flatten().filter_map(Value::as_str).any(|o| o.split(',').any(|part| part == "name=rootless"))
 }
 
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
         // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks
-        self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
-        let session = self.session(target).await?;
+        let session = self.session_at(target, true).await?;
         let info = session.info().await?;
         let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
         let (cpus, memory) = session::machine(&info);
@@ -171,7 +168,7 @@ impl Driver for DockerDriver {
             version: text("ServerVersion").to_owned(),
             cpus,
             memory,
-            rootless: is_rootless(&info),
+            rootless: session.machine().await?.rootless,
             runtimes,
             endpoint: session.api.address(),
             now: text("SystemTime").parse().ok(),
@@ -179,7 +176,13 @@ impl Driver for DockerDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        admission::admit(&self.session(target).await?, wants).await
+        let session = self.session(target).await?;
+        if !self.who.elsewhere && !session.is_here().await? {
+            let (at, address) = (session.at(), session.api.address());
+            let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
+            return Err(DriverError::Refused(text));
+        }
+        admission::admit(&session, wants).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

@@ -105,8 +105,10 @@ pub struct Started {
     pub id: String,
     /// The container's name.
     pub name: String,
-    /// Its pid 1 as this machine sees it.
+    /// Its pid 1 as its daemon's machine sees it.
     pub pid: i32,
+    /// A socket here that leads to its daemon, as `unix:///PATH`, when that is another machine: the only way to its guest.
+    pub daemon: Option<String>,
 }
 
 /// What a container of ours is for.

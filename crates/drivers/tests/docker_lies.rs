@@ -106,13 +106,54 @@ async fn one_odd_container_does_not_cost_the_listing() {
 }
 
 #[tokio::test]
-async fn a_daemon_elsewhere_is_refused_in_one_sentence() {
+async fn a_port_nobody_listens_at_says_so() {
     let mut c = at("d.sock");
-    c.target.spec.endpoint = "tcp://gpubox:2376".parse().unwrap();
+    c.target.spec.endpoint = "tcp://127.0.0.1:1".parse().unwrap();
     let error = c.driver().probe(&c.target).await.unwrap_err();
-    let words =
-        format!("{} is at 'tcp://gpubox:2376': a daemon reached over tcp or ssh is not supported yet", c.target.runtime.at());
-    assert_eq!(error, DriverError::Refused(words));
+    let words = format!(
+        "could not connect to {}: could not ask tcp://127.0.0.1:1 what it has: 127.0.0.1:1: Connection refused (os error 111)",
+        c.target.runtime.at()
+    );
+    assert_eq!(error.to_string(), words);
+}
+
+#[tokio::test]
+async fn certificates_that_are_not_there_are_named() {
+    let mut c = at("d.sock");
+    c.target.spec.endpoint = "tcp://127.0.0.1:1".parse().unwrap();
+    c.target.spec.tls_dir = Some("/no/such".into());
+    let error = c.driver().probe(&c.target).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Refused(text) if text.contains("/no/such/ca.pem")), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_or_context_that_is_not_there_is_named() {
+    for (endpoint, words) in
+        [("ssh:gone", "ssh:gone: ssh host 'gone' not found"), ("context:gone", "docker context 'gone' not found")]
+    {
+        let mut c = at("d.sock");
+        c.target.spec.endpoint = endpoint.parse().unwrap();
+        let error = c.driver().probe(&c.target).await.unwrap_err();
+        assert_eq!(error, DriverError::Refused(format!("{}: {words}", c.target.runtime.at())));
+    }
+}
+
+#[tokio::test]
+async fn ssh_that_cannot_connect_says_why_itself() {
+    let mut c = at("d.sock");
+    // nothing of this machine's configuration or keys is used
+    c.target.spec.endpoint = "ssh:far".parse().unwrap();
+    let hosts = common::Hosts::of("far", |spec| {
+        spec.host = Some("127.0.0.1".into());
+        spec.port = Some(1);
+        spec.config = Some("/dev/null".into());
+    });
+    let driver = hmz_drivers::docker::DockerDriver::new(hmz_drivers::docker::DockerIdentity { hosts, ..c.identity() });
+    let error = driver.probe(&c.target).await.unwrap_err();
+    assert!(matches!(error, DriverError::Unreachable { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("could not ask ssh:far what it has: ssh to 127.0.0.1 ended"), "{text}");
+    assert!(text.ends_with("ssh: connect to host 127.0.0.1 port 1: Connection refused"), "{text}");
 }
 
 /// A registry that has the image, as the daemon tells of it; everything that was asked.

@@ -100,7 +100,7 @@ pub(crate) fn start(spawn: &Spawn, fds: &[OwnedFd], own: &Environ, wrapper: &Wra
 /// Whether this process may execute that file.
 fn may_execute(path: &CString) -> Result<(), i32> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
-    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).map_err(rustix::io::Errno::raw_os_error)
+    accessat(CWD, path.as_c_str(), Access::EXEC_OK, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)
 }
 
 /// The wrapper's paths and the whole command line: its own words, the command's program where it is, and the command's

@@ -50,6 +50,10 @@ fn what_docker_fields_refuse() {
         ("{exec_user: '4294967295'}", "13: gpubox: exec user '4294967295' is not UID[:GID]".into()),
         ("{exec_env: [A=1, 1A=2]}", "18: gpubox: exec variable '1A=2' is not NAME=VALUE".into()),
         ("{exec_env: [A]}", "13: gpubox: exec variable 'A' is not NAME=VALUE".into()),
+        (
+            "{exec_env: [NVIDIA_VISIBLE_DEVICES=all]}",
+            "13: gpubox: exec variable 'NVIDIA_VISIBLE_DEVICES=all' contradicts the GPUs a box is granted".into(),
+        ),
         ("{exec_wrapper: [/w, '']}", "21: gpubox: exec wrapper word '' is empty or two lines".into()),
         ("{image: a b}", "9: gpubox: invalid image 'a b'".into()),
         ("{runtime: a/b}", "11: gpubox: invalid OCI runtime 'a/b'".into()),

@@ -10,11 +10,11 @@ use crate::serve::Config;
 use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::kinds::{FlowSpec, Run, RunSpec};
+use hmz_api::kinds::{FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
-use hmz_api::{Backend, Error, Resource};
+use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_controllers::{InUse, RunnerState, World};
-use hmz_drivers::docker::{DockerDriver, DockerIdentity, config_dir};
+use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
 use std::collections::BTreeMap;
@@ -44,6 +44,9 @@ pub(crate) fn build(
         user_name: user_name(uid.as_raw(), &config.env),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         docker_config_dir: config_dir(&config.env).unwrap_or_default(),
+        sockets: paths.runtime.join("d"),
+        hosts: Arc::new(Hosts(store.clone())),
+        elsewhere: false,
         clock: Arc::clone(&clock),
     }));
     let files = Files::new(paths, &instance)?;
@@ -84,6 +87,19 @@ fn user_name(uid: u32, env: &BTreeMap<String, String>) -> String {
         (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
     };
     passwd.lines().find_map(of).or_else(|| env.get("USER").cloned()).unwrap_or_else(|| uid.to_string())
+}
+
+/// Saved ssh hosts, which endpoints of docker runtimes name.
+struct Hosts(Store);
+
+#[async_trait]
+impl SavedHosts for Hosts {
+    async fn find(&self, name: &str) -> Option<RuntimeSpec> {
+        let name = RuntimeRef::named(Backend::Ssh, name).resource_name();
+        let found = self.0.get::<Runtime>(&name).await.ok().flatten()?;
+        let readable = !found.status.conditions.is_false("Readable") && !found.metadata.is_deleting();
+        readable.then_some(found.spec)
+    }
 }
 
 struct Runners {

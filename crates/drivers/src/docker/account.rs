@@ -5,6 +5,7 @@
 //! image knows. What is no ordinary file is left as it is; the daemon alone resolves paths, inside the container.
 
 use super::api::Fault;
+use super::container::User;
 use super::session::Session;
 use crate::error::DriverError;
 use bytes::Bytes;
@@ -15,7 +16,7 @@ const MAX_ETC: usize = 8 << 20;
 /// The longest file that gets a line, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 /// The name of a user or group whose own name cannot be used.
-const SPARE: &str = "hmz";
+pub const SPARE: &str = "hmz";
 /// The files, and their mode where the image has none.
 const PASSWD: &str = "passwd";
 const GROUP: &str = "group";
@@ -25,12 +26,11 @@ const MODE: u32 = 0o644;
 ///
 /// # Errors
 /// The daemon does not answer.
-pub async fn write(session: &Session<'_>, id: &str) -> Result<(), DriverError> {
-    let who = session.who;
-    if who.uid == 0 || session.is_rootless().await? {
+pub async fn write(session: &Session<'_>, id: &str, user: User) -> Result<(), DriverError> {
+    if user.uid == 0 {
         return Ok(());
     }
-    match written(session, id).await {
+    match written(session, id, user).await {
         Err(silent @ Fault::Silent(_)) => Err(session.fault(silent)),
         Err(Fault::Said(_, words)) => {
             tracing::warn!("{}: the user of a box has no name in it: {words}", session.at());
@@ -40,12 +40,13 @@ pub async fn write(session: &Session<'_>, id: &str) -> Result<(), DriverError> {
     }
 }
 
-async fn written(session: &Session<'_>, id: &str) -> Result<(), Fault> {
+async fn written(session: &Session<'_>, id: &str, User { uid, gid }: User) -> Result<(), Fault> {
     let (archive, whole) = session.api.get_bytes(&format!("/containers/{id}/archive?path=/etc"), MAX_ETC).await?;
     let (passwd, group) = found(&archive, whole);
-    let who = session.who;
-    let passwd = passwd.with(&who.user_name, who.uid, |name| format!("{name}:x:{}:{}::/tmp:/bin/sh", who.uid, who.gid));
-    let group = group.with(&who.user_name, who.gid, |name| format!("{name}:x:{}:", who.gid));
+    // only the user here is known by name
+    let own = if uid == session.who.uid { session.who.user_name.as_str() } else { SPARE };
+    let passwd = passwd.with(own, uid, |name| format!("{name}:x:{uid}:{gid}::/tmp:/bin/sh"));
+    let group = group.with(own, gid, |name| format!("{name}:x:{gid}:"));
     let files: Vec<_> = [(PASSWD, passwd), (GROUP, group)].into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
     if files.is_empty() {
         return Ok(());

@@ -158,6 +158,24 @@ fn share(want: &Want) -> Share {
     Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }
 }
 
+/// Why a hold was not made.
+pub enum Unmade {
+    /// The daemon said no, or nothing.
+    Said(Fault),
+    /// Something is there in its place, or it cannot be told.
+    Other(DriverError),
+}
+
+impl Unmade {
+    /// As any other failure.
+    pub fn into_error(self, session: &Session<'_>) -> DriverError {
+        match self {
+            Self::Said(fault) => session.fault(fault),
+            Self::Other(error) => error,
+        }
+    }
+}
+
 /// Makes a hold; its id. One of the same name that is there already is as good.
 async fn create_hold(
     session: &Session<'_>,
@@ -166,30 +184,49 @@ async fn create_hold(
     share: &Share,
     generation: u64,
 ) -> Result<String, DriverError> {
+    let made = create_hold_with(session, key, run, share, generation, json!([])).await;
+    made.map_err(|unmade| unmade.into_error(session))
+}
+
+/// As [`create_hold`], with something mounted.
+///
+/// # Errors
+/// What the daemon said of it, or what is there in its place.
+pub async fn create_hold_with(
+    session: &Session<'_>,
+    key: &BoxKey,
+    run: Option<Uuid>,
+    share: &Share,
+    generation: u64,
+    mounts: Value,
+) -> Result<String, Unmade> {
     let name = names::of_hold(&session.prefix(), key, generation);
     let map = labels::write(session.who, session.provider(), session.name_prefix(), key, run, share, "hold");
-    match create_shell(session, &name, map).await {
-        Ok(answer) => session.id_of(&answer.json),
-        Err(fault) if fault.status() == Some(409) => match session.inspect(&name).await? {
-            Some(there) if there.purpose == Purpose::Hold && there.key.as_ref() == Some(key) && there.share == *share => {
-                Ok(there.id)
-            }
-            Some(there) if there.purpose == Purpose::Hold => Err(DriverError::Transient(format!("{name} is being replaced"))),
-            Some(_) => Err(session.foreign(&name)),
-            None => Err(DriverError::Transient(format!("{name} went away meanwhile"))),
-        },
-        Err(fault) => Err(session.fault(fault)),
+    let plain = mounts == json!([]);
+    match create_shell(session, &name, map, mounts).await {
+        Ok(answer) => session.id_of(&answer.json).map_err(Unmade::Other),
+        Err(fault) if fault.status() == Some(409) => {
+            let same = |l: &Listed| l.key.as_ref() == Some(key) && l.share == *share && plain;
+            let other = match session.inspect(&name).await.map_err(Unmade::Other)? {
+                Some(there) if there.purpose == Purpose::Hold && same(&there) => return Ok(there.id),
+                Some(there) if there.purpose == Purpose::Hold => DriverError::Transient(format!("{name} is being replaced")),
+                Some(_) => session.foreign(&name),
+                None => DriverError::Transient(format!("{name} went away meanwhile")),
+            };
+            Err(Unmade::Other(other))
+        }
+        Err(fault) => Err(Unmade::Said(fault)),
     }
 }
 
 /// Creates a container that is never started, from the empty image, which is brought when it is missing.
-async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>) -> Result<Answer, Fault> {
+async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>, mounts: Value) -> Result<Answer, Fault> {
     let body = json!({
         "Image": format!("{}:{}", names::EMPTY_IMAGE, names::EMPTY_TAG),
         "Cmd": ["/never-started"],
         "Labels": labels,
         "NetworkDisabled": true,
-        "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "no"}},
+        "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "no"}, "Mounts": mounts},
     });
     let path = format!("/containers/create?name={}", encoded(name));
     match session.api.post(&path, Some(&body)).await {
@@ -213,7 +250,7 @@ async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Val
 async fn take_lock(session: &Session<'_>, began: Instant) -> Result<String, DriverError> {
     let holder = Uuid::new_v4().simple().to_string();
     loop {
-        match create_shell(session, names::LOCK, labels::write_lock(session.who, &holder)).await {
+        match create_shell(session, names::LOCK, labels::write_lock(session.who, &holder), json!([])).await {
             Ok(answer) => return session.id_of(&answer.json),
             Err(fault) if fault.status() == Some(409) => {}
             Err(fault) => return Err(session.fault(fault)),

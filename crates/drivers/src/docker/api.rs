@@ -1,8 +1,9 @@
-//! The Engine API over a Unix socket: one connection a request, every answer read as plain JSON and with a bound.
+//! The Engine API: one connection a request, every answer read as plain JSON and with a bound.
 //!
 //! Answers are not decoded into generated models: one field that a newer daemon spells differently would cost a whole
 //! listing. Every answer carries the daemon's own clock, which admission goes by.
 
+use super::road::Road;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
@@ -10,9 +11,8 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixStream;
 
 /// Largest answer that is read whole, in bytes: a listing of some ten thousand containers.
 const MAX_ANSWER: usize = 64 << 20;
@@ -53,24 +53,30 @@ pub struct Answer {
     pub now: Option<Timestamp>,
 }
 
-/// A daemon at a socket.
+/// A daemon at the end of a road.
 #[derive(Debug, Clone)]
 pub struct Api {
-    socket: PathBuf,
+    road: Arc<Road>,
+    address: String,
     /// The minor version of the API spoken, from 1.41; `None` before it was asked.
     minor: Option<u32>,
     deadline: Duration,
 }
 
 impl Api {
-    /// A daemon at `socket`, whose answers are waited for no longer than `deadline`.
-    pub const fn new(socket: PathBuf, deadline: Duration) -> Self {
-        Self { socket, minor: None, deadline }
+    /// A daemon that people know as `address`, whose answers are waited for no longer than `deadline`.
+    pub const fn new(road: Arc<Road>, address: String, deadline: Duration) -> Self {
+        Self { road, address, minor: None, deadline }
     }
 
     /// The address, as `unix:///var/run/docker.sock`.
     pub fn address(&self) -> String {
-        format!("unix://{}", self.socket.display())
+        self.address.clone()
+    }
+
+    /// The way there.
+    pub const fn road(&self) -> &Arc<Road> {
+        &self.road
     }
 
     /// Agrees on a version: the newest both ends speak.
@@ -119,6 +125,14 @@ impl Api {
     /// No answer, or one that says no.
     pub async fn put_tar(&self, path: &str, tar: Bytes) -> Result<Answer, Fault> {
         self.call(Method::PUT, path, Some(("application/x-tar", tar))).await
+    }
+
+    /// The same for one that takes its time.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn put_tar_within(&self, path: &str, tar: Bytes, deadline: Duration) -> Result<Answer, Fault> {
+        Self { deadline, ..self.clone() }.put_tar(path, tar).await
     }
 
     /// A GET of bytes, of which at most the first `limit` are read; and whether those are all.
@@ -199,9 +213,9 @@ impl Api {
         headers: &[(&'static str, String)],
     ) -> Result<Response<Incoming>, Fault> {
         let silent = |why: String| Fault::Silent(why);
-        let stream = UnixStream::connect(&self.socket).await.map_err(|e| silent(format!("{}: {e}", self.socket.display())))?;
+        let stream = self.road.connect().await.map_err(silent)?;
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| silent(e.to_string()))?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| silent(self.road.broke(&e)))?;
         // The connection ends with the request's response; dropping the caller drops sender and body, which ends it too.
         tokio::spawn(async move {
             let _ = connection.await;
@@ -220,7 +234,7 @@ impl Api {
             request = request.header(*name, value);
         }
         let request = request.body(Full::new(bytes)).map_err(|e| silent(e.to_string()))?;
-        sender.send_request(request).await.map_err(|e| silent(format!("the connection broke: {e}")))
+        sender.send_request(request).await.map_err(|e| silent(self.road.broke(&e)))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a box is as the daemon is told: user, mounts, limits, and as few rights as it can work with.
 
 use super::labels::HOLDER;
+use super::session::Machine;
+use super::site::Site;
 use super::{DockerIdentity, arguments, gpus, labels};
 use crate::types::BoxSpec;
 use hmz_api::kinds::RuntimeSpec;
@@ -8,6 +10,9 @@ use hmz_api::{Cpus, labels as contract};
 use hmz_wire::{GUEST_PROGRAM, GUEST_SOCKET_DIR, SOCKET_NAME};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+
+/// The directory of what is ours in a box.
+const GUEST_DIR: &str = "/.hmz";
 
 /// The period CPU quotas are counted in, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
@@ -29,12 +34,10 @@ pub struct Place<'a> {
     pub provider: &'a str,
     /// What was saved of the runtime.
     pub runtime: &'a RuntimeSpec,
-    /// Whom it runs as.
-    pub user: User,
-    /// The workdir with the links of its path followed.
-    pub workdir: &'a Path,
-    /// What the daemon says of itself.
-    pub info: &'a Value,
+    /// Where it is made.
+    pub site: &'a Site,
+    /// The daemon's machine.
+    pub machine: &'a Machine,
 }
 
 /// Whom a box runs as.
@@ -62,26 +65,41 @@ impl User {
 /// # Errors
 /// An argument of `run_args` that is refused, in one sentence.
 pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Value, String> {
-    let User { uid, gid } = place.user;
+    let User { uid, gid } = place.site.user;
+    let workdir = &place.site.workdir;
     let user = match uid {
         0 => "root".to_owned(),
-        uid if place.runtime.exec_user.is_none() || uid == place.who.uid => place.who.user_name.clone(),
-        uid => uid.to_string(),
+        uid if uid == place.who.uid => place.who.user_name.clone(),
+        // the name it has in the box's own list of users
+        _ => super::account::SPARE.to_owned(),
     };
     let mut entrypoint =
         vec![GUEST_PROGRAM.to_owned(), "guest".to_owned(), "--socket".to_owned(), format!("{GUEST_SOCKET_DIR}/{SOCKET_NAME}")];
     if let Some(lease) = spec.lease {
         entrypoint.extend(["--lease".to_owned(), lease.as_secs().max(1).to_string()]);
     }
-    let mut mounts = vec![
-        bind(place.workdir, &spec.workdir, false),
-        bind(&spec.guest.program, Path::new(GUEST_PROGRAM), true),
-        bind(&spec.guest.socket_dir, Path::new(GUEST_SOCKET_DIR), false),
-        bind(&spec.guest.scratch, &spec.guest.scratch, false),
-    ];
+    let mut mounts = vec![bind(workdir, &spec.workdir, false)];
+    let mut tmpfs = Map::new();
+    match &place.site.volume {
+        None => mounts.extend([
+            bind(&spec.guest.program, Path::new(GUEST_PROGRAM), true),
+            bind(&spec.guest.socket_dir, Path::new(GUEST_SOCKET_DIR), false),
+            bind(&spec.guest.scratch, &spec.guest.scratch, false),
+        ]),
+        // nothing of this machine is there: the guest is in a volume, the rest is the box's own
+        Some(volume) => {
+            let options = json!({"NoCopy": true});
+            mounts.push(
+                json!({"Type": "volume", "Source": volume, "Target": GUEST_DIR, "ReadOnly": true, "VolumeOptions": options}),
+            );
+            let own = format!("uid={uid},gid={gid},mode=0700");
+            tmpfs.insert(GUEST_SOCKET_DIR.into(), own.clone().into());
+            tmpfs.insert(spec.guest.scratch.to_string_lossy().into_owned(), format!("{own},exec").into());
+        }
+    }
     // a process here that stands in the workdir is where its links lead, and so are the commands it starts
-    if place.workdir != spec.workdir {
-        mounts.push(bind(place.workdir, place.workdir, false));
+    if *workdir != spec.workdir {
+        mounts.push(bind(workdir, workdir, false));
     }
     let mut host = json!({
         "Mounts": mounts,
@@ -106,9 +124,22 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
         }
     }
     if let Some(host) = host.as_object_mut() {
-        let gpus = gpus::requests(&spec.share.gpus, place.info);
+        let gpus = gpus::requests(&spec.share.gpus, &place.machine.info);
         if gpus != json!([]) {
             host.insert("DeviceRequests".into(), gpus);
+        }
+        if !tmpfs.is_empty() {
+            host.insert("Tmpfs".into(), tmpfs.into());
+        }
+        // ids in the box are those outside: the work has to be its owner's
+        if place.machine.remapped {
+            host.insert("UsernsMode".into(), "host".into());
+        }
+        // the user's directory is not relabelled for a box: whoever else has a use for it would lose it
+        if place.machine.selinux
+            && let Some(options) = host.get_mut("SecurityOpt").and_then(Value::as_array_mut)
+        {
+            options.push("label=disable".into());
         }
         if let Some(runtime) = &place.runtime.runtime {
             host.insert("Runtime".into(), runtime.clone().into());
@@ -136,7 +167,7 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
         "Labels": over(written, image_labels),
         "HostConfig": host,
     });
-    let ours = [&spec.workdir, place.workdir, &spec.guest.scratch, Path::new("/.hmz")];
+    let ours: [&Path; 4] = [&spec.workdir, workdir, &spec.guest.scratch, Path::new(GUEST_DIR)];
     arguments::put(&mut body, &place.runtime.run_args, &ours)?;
     if let Some(all) = body.pointer_mut("/Env").and_then(Value::as_array_mut) {
         all.extend(place.runtime.exec_env.iter().map(|v| v.clone().into()));
@@ -193,6 +224,9 @@ mod tests {
             user_name: "me".into(),
             hostname: "vm".into(),
             docker_config_dir: "/nowhere".into(),
+            sockets: "/nowhere".into(),
+            hosts: Arc::new(crate::docker::NoHosts),
+            elsewhere: false,
             clock: Arc::new(hmz_api::clock::SystemClock),
         }
     }
@@ -203,8 +237,38 @@ mod tests {
     }
 
     fn of(uid: u32, user: User, runtime: &RuntimeSpec, spec: &BoxSpec, workdir: &Path, image_labels: &Value) -> Value {
-        let (who, info) = (who(uid), Value::Null);
-        body(Place { who: &who, provider: "here", runtime, user, workdir, info: &info }, spec, image_labels).unwrap()
+        at(uid, &Site { user, workdir: workdir.to_owned(), volume: None }, &Value::Null, runtime, spec, image_labels)
+    }
+
+    fn at(uid: u32, site: &Site, info: &Value, runtime: &RuntimeSpec, spec: &BoxSpec, image_labels: &Value) -> Value {
+        let (who, machine) = (who(uid), Machine::of(info, true));
+        body(Place { who: &who, provider: "here", runtime, site, machine: &machine }, spec, image_labels).unwrap()
+    }
+
+    #[test]
+    fn elsewhere_nothing_of_this_machine_is_mounted() {
+        let site = Site { user: User { uid: 7, gid: 8 }, workdir: "/w, x".into(), volume: Some("v".into()) };
+        let made = at(1000, &site, &Value::Null, &RuntimeSpec::default(), &spec(), &Value::Null);
+        let mounts = made["HostConfig"]["Mounts"].as_array().cloned().unwrap_or_default();
+        let at = |m: &Value| format!("{} {} {}", m["Source"].as_str().unwrap(), m["Target"].as_str().unwrap(), m["ReadOnly"]);
+        assert_eq!(mounts.iter().map(at).collect::<Vec<_>>(), ["/w, x /w, x false", "v /.hmz true"]);
+        let own = "uid=7,gid=8,mode=0700";
+        assert_eq!(made["HostConfig"]["Tmpfs"], json!({"/.hmz/run": own, "/c": format!("{own},exec")}));
+        assert_eq!((&made["User"], &made["Env"][1]), (&json!("7:8"), &json!("USER=hmz")));
+    }
+
+    #[test]
+    fn a_daemon_that_remaps_users_or_labels_files_gives_the_work_to_its_owner() {
+        let site = Site { user: User { uid: 7, gid: 8 }, workdir: "/w".into(), volume: None };
+        let info = json!({"SecurityOptions": ["name=seccomp,profile=default", "name=userns", "name=selinux"]});
+        let made = at(7, &site, &info, &RuntimeSpec::default(), &spec(), &Value::Null);
+        assert_eq!(made["HostConfig"]["UsernsMode"], "host");
+        assert_eq!(made["HostConfig"]["SecurityOpt"], json!(["no-new-privileges", "label=disable"]));
+        let plain = at(7, &site, &json!({}), &RuntimeSpec::default(), &spec(), &Value::Null);
+        assert_eq!(
+            (plain["HostConfig"].get("UsernsMode"), &plain["HostConfig"]["SecurityOpt"]),
+            (None, &json!(["no-new-privileges"]))
+        );
     }
 
     #[test]
@@ -224,7 +288,7 @@ mod tests {
         assert_eq!((&made["User"], &made["HostConfig"]["Runtime"]), (&json!("7:8"), &json!("runsc")));
         assert_eq!((&made["HostConfig"]["ShmSize"], &made["Labels"]["hmz.prefix"]), (&json!(1024), &json!("team-a")));
         assert_eq!(made["HostConfig"]["DeviceRequests"], json!([{"DeviceIDs": ["1"], "Capabilities": [["gpu"]]}]));
-        let env = ["USER=7", "LOGNAME=7", "HMZ_WRAPPER=/limit\n--nproc", "HOME=/r", "TMPDIR=/scratch", "HOME=/h"];
+        let env = ["USER=hmz", "LOGNAME=hmz", "HMZ_WRAPPER=/limit\n--nproc", "HOME=/r", "TMPDIR=/scratch", "HOME=/h"];
         assert_eq!(made["Env"], json!(env));
         assert_eq!(User::said(&RuntimeSpec { exec_user: Some("7".into()), ..runtime }), Some(User { uid: 7, gid: 7 }));
     }

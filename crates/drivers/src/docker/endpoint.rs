@@ -1,10 +1,10 @@
 //! What endpoint `local` means: what the docker command line here would reach.
 
+use super::context;
+use super::way::{Way, of_docker_host};
 use crate::error::DriverError;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,10 @@ const MAX_CONFIG: u64 = 4 << 20;
 
 /// The address the docker command line reaches with this environment, as `unix:///var/run/docker.sock`: DOCKER_HOST,
 /// else the context of DOCKER_CONTEXT or of `config.json`, else the usual socket, else the rootless one when only that is there.
+/// A context that is no socket here is `context:NAME`.
 ///
 /// # Errors
-/// A context that is not there, or an address that is not a Unix socket's.
+/// A context that is not there, or an address that is none.
 pub fn resolve_local(env: &BTreeMap<String, String>) -> Result<String, DriverError> {
     resolve(env, Path::new(USUAL))
 }
@@ -25,7 +26,7 @@ pub fn resolve_local(env: &BTreeMap<String, String>) -> Result<String, DriverErr
 fn resolve(env: &BTreeMap<String, String>, usual: &Path) -> Result<String, DriverError> {
     let var = |name: &str| env.get(name).map(String::as_str).filter(|v| !v.is_empty());
     if let Some(host) = var("DOCKER_HOST") {
-        return unix(host, "DOCKER_HOST", usual);
+        return said(host, var("DOCKER_TLS_VERIFY").or(var("DOCKER_TLS")).is_some(), usual);
     }
     let config = config_dir(env);
     let context = match (var("DOCKER_CONTEXT"), &config) {
@@ -34,8 +35,11 @@ fn resolve(env: &BTreeMap<String, String>, usual: &Path) -> Result<String, Drive
         (None, None) => None,
     };
     match (context.filter(|name| name != "default"), config) {
-        (Some(name), Some(dir)) => unix(&context_host(&dir, &name)?, &format!("docker context '{name}'"), usual),
-        (Some(name), None) => Err(no_context(&name)),
+        (Some(name), Some(dir)) => match context::find(&dir, &name)? {
+            Way::Unix(path) => Ok(format!("unix://{}", path.display())),
+            _ => Ok(format!("context:{name}")),
+        },
+        (Some(name), None) => Err(DriverError::Refused(format!("docker context '{name}' not found"))),
         (None, _) => {
             let rootless = var("XDG_RUNTIME_DIR").map(|dir| Path::new(dir).join("docker.sock"));
             let there = |path: &Path| path.symlink_metadata().is_ok();
@@ -79,33 +83,20 @@ fn current_context(dir: &Path) -> Result<Option<String>, DriverError> {
     Ok(name.map(str::to_owned))
 }
 
-fn context_host(dir: &Path, name: &str) -> Result<String, DriverError> {
-    let mut folder = String::new();
-    for byte in Sha256::digest(name.as_bytes()) {
-        let _ = write!(folder, "{byte:02x}");
-    }
-    let meta = read_json(&dir.join("contexts/meta").join(folder).join("meta.json")).map_err(DriverError::Refused)?;
-    let meta = meta.ok_or_else(|| no_context(name))?;
-    let host = meta.pointer("/Endpoints/docker/Host").and_then(Value::as_str).unwrap_or_default();
-    if host.is_empty() {
-        return Err(DriverError::Refused(format!("docker context '{name}' names no docker endpoint")));
-    }
-    Ok(host.to_owned())
-}
-
-fn no_context(name: &str) -> DriverError {
-    DriverError::Refused(format!("docker context '{name}' not found"))
-}
-
-fn unix(host: &str, from: &str, usual: &Path) -> Result<String, DriverError> {
-    match host.trim().strip_prefix("unix://") {
-        Some("") => Ok(format!("unix://{}", usual.display())),
-        Some(path) if path.starts_with('/') => Ok(format!("unix://{path}")),
-        Some(_) => Err(DriverError::Refused(format!("{from} is '{host}', which is not unix:///PATH"))),
-        None => {
-            let text = format!("{from} is '{host}': a daemon reached over tcp or ssh is not supported yet");
-            Err(DriverError::Refused(text))
+/// What DOCKER_HOST says.
+fn said(host: &str, tls: bool, usual: &Path) -> Result<String, DriverError> {
+    let refused = |why: &str| Err(DriverError::Refused(format!("DOCKER_HOST is '{host}', {why}")));
+    match host.trim() {
+        "unix://" => Ok(format!("unix://{}", usual.display())),
+        text if tls && text.starts_with("tcp://") => {
+            refused("with TLS: save a docker runtime with that endpoint and its tls_dir, and name it")
         }
+        text => match of_docker_host(text, None) {
+            Some(Way::Unix(path)) => Ok(format!("unix://{}", path.display())),
+            Some(Way::Tcp { host, port, .. }) => Ok(hmz_api::kinds::Endpoint::Tcp { host, port }.to_string()),
+            Some(Way::Ssh(_)) => Ok(text.to_owned()),
+            None => refused("which is none of unix:///PATH, tcp://HOST:PORT and ssh://[USER@]HOST[:PORT]"),
+        },
     }
 }
 
@@ -132,7 +123,7 @@ mod tests {
             self
         }
         fn context(self, config: &str, name: &str, host: &str) -> Self {
-            let folder: String = Sha256::digest(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+            let folder = crate::docker::names::hex_digest(name.as_bytes());
             let meta = format!(r#"{{"Name":"{name}","Endpoints":{{"docker":{{"Host":"{host}"}}}}}}"#);
             self.file(&format!("{config}/contexts/meta/{folder}/meta.json"), &meta)
         }
@@ -154,12 +145,19 @@ mod tests {
                 ("host", Place::new(&[("DOCKER_HOST", "unix:///x.sock"), ("DOCKER_CONTEXT", "gone")]), "unix:///x.sock"),
                 ("empty host", Place::new(&[("DOCKER_HOST", "")]), "unix://@/usual.sock"),
                 ("bare unix", Place::new(&[("DOCKER_HOST", "unix://")]), "unix://@/usual.sock"),
+                ("tcp", Place::new(&[("DOCKER_HOST", "tcp://h:1")]), "tcp://h:1"),
+                ("tcp of the usual port", Place::new(&[("DOCKER_HOST", "tcp://h")]), "tcp://h:2375"),
+                ("ssh", Place::new(&[("DOCKER_HOST", "ssh://h")]), "ssh://h"),
                 (
-                    "tcp",
-                    Place::new(&[("DOCKER_HOST", "tcp://h:1")]),
-                    "DOCKER_HOST is 'tcp://h:1': a daemon reached over tcp or ssh is not supported yet",
+                    "tcp with TLS",
+                    Place::new(&[("DOCKER_HOST", "tcp://h:1"), ("DOCKER_TLS_VERIFY", "1")]),
+                    "DOCKER_HOST is 'tcp://h:1', with TLS: save a docker runtime with that endpoint and its tls_dir, and name it",
                 ),
-                ("relative", Place::new(&[("DOCKER_HOST", "unix://x")]), "DOCKER_HOST is 'unix://x', which is not unix:///PATH"),
+                (
+                    "relative",
+                    Place::new(&[("DOCKER_HOST", "unix://x")]),
+                    "DOCKER_HOST is 'unix://x', which is none of unix:///PATH, tcp://HOST:PORT and ssh://[USER@]HOST[:PORT]",
+                ),
                 (
                     "context of the variable over the file's",
                     Place::new(&[("DOCKER_CONTEXT", "other"), ("HOME", "@/home")])
@@ -186,7 +184,12 @@ mod tests {
                 (
                     "context over ssh",
                     Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "far")]).context("home/.docker", "far", "ssh://me@far"),
-                    "docker context 'far' is 'ssh://me@far': a daemon reached over tcp or ssh is not supported yet",
+                    "context:far",
+                ),
+                (
+                    "a context that is none of ours",
+                    Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "odd")]).context("home/.docker", "odd", "npipe://x"),
+                    "docker context 'odd' is 'npipe://x', which is none of unix:///PATH, tcp://HOST:PORT and ssh://HOST",
                 ),
                 ("no such context", Place::new(&[("HOME", "@/home"), ("DOCKER_CONTEXT", "x")]), "docker context 'x' not found"),
                 (

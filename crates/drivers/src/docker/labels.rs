@@ -267,6 +267,9 @@ mod tests {
             user_name: "me".into(),
             hostname: "vm".into(),
             docker_config_dir: "/nowhere".into(),
+            sockets: "/nowhere".into(),
+            hosts: Arc::new(crate::docker::NoHosts),
+            elsewhere: false,
             clock: Arc::new(hmz_api::clock::SystemClock),
         }
     }

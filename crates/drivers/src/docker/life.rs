@@ -1,9 +1,9 @@
 //! Start and removal of a box. Each may be cancelled anywhere and repeated: what is there is looked at, not remembered.
 
 use super::api::{Fault, encoded};
-use super::container::User;
 use super::labels::Listed;
 use super::session::Session;
+use super::site::{self, Site};
 use super::{account, admission, container, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
@@ -52,8 +52,8 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
             match there.state.as_str() {
                 _ if there.runs() => *adopted = true,
                 "created" => {
-                    has_workdir(session, spec).await?;
-                    account::write(session, &there.id).await?;
+                    let site = site::find(session, spec).await?;
+                    account::write(session, &there.id, site.user).await?;
                     run(session, spec, &there.id).await?;
                 }
                 _ => {
@@ -66,10 +66,10 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
             }
             return Err(ended_at_once(session, spec));
         }
-        has_workdir(session, spec).await?;
-        let Some(id) = create(session, spec, &name).await? else { continue };
+        let site = site::find(session, spec).await?;
+        let Some(id) = create(session, spec, &site, &name).await? else { continue };
         failpoint::pass("docker.created");
-        let (held, written) = tokio::join!(session.of_key(&spec.key), account::write(session, &id));
+        let (held, written) = tokio::join!(session.of_key(&spec.key), account::write(session, &id, site.user));
         // from here on the box itself counts; before, its hold has to have counted
         let (listed, now) = held?;
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
@@ -85,33 +85,15 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
     Err(DriverError::Transient(format!("{}: the name {name} is taken and free by turns", session.at())))
 }
 
-/// The workdir is never created: one that is missing is refused in our own words.
-async fn has_workdir(session: &Session<'_>, spec: &BoxSpec) -> Result<(), DriverError> {
-    if tokio::fs::metadata(&spec.workdir).await.is_ok_and(|m| m.is_dir()) {
-        return Ok(());
-    }
-    let (at, dir) = (session.at(), spec.workdir.display());
-    Err(DriverError::Refused(format!("{at} has no {dir} to run a container: no directory to give the container")))
-}
-
 /// Creates the container; `None` when the name was taken at this moment.
-async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Option<String>, DriverError> {
+async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) -> Result<Option<String>, DriverError> {
     let (image_labels, machine) = tokio::try_join!(image::labels(session, &spec.image), session.machine())?;
-    let workdir = tokio::fs::canonicalize(&spec.workdir).await.unwrap_or_else(|_| spec.workdir.clone());
-    let runtime = &session.target.spec;
-    // root in the containers of a rootless daemon is the user here
-    let own = if machine.rootless { User { uid: 0, gid: 0 } } else { User { uid: session.who.uid, gid: session.who.gid } };
-    let user = User::said(runtime).unwrap_or(own);
-    if user.uid != own.uid {
-        give_files(session, spec, user)?;
-    }
     let place = container::Place {
         who: session.who,
         provider: session.provider(),
-        runtime,
-        user,
-        workdir: &workdir,
-        info: &machine.info,
+        runtime: &session.target.spec,
+        site,
+        machine: &machine,
     };
     let body =
         container::body(place, spec, &image_labels).map_err(|why| DriverError::Refused(format!("{}: {why}", session.at())))?;
@@ -120,19 +102,6 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, name: &str) -> Result<Opt
         Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
     }
-}
-
-/// Makes the box's socket directory and scratch those of another user, whom the box runs as.
-fn give_files(session: &Session<'_>, spec: &BoxSpec, user: User) -> Result<(), DriverError> {
-    for dir in [&spec.guest.socket_dir, &spec.guest.scratch] {
-        if let Err(e) = std::os::unix::fs::chown(dir, Some(user.uid), Some(user.gid)) {
-            let (at, who) = (session.at(), session.target.spec.exec_user.clone().unwrap_or_default());
-            let text =
-                format!("{at}: commands cannot run as exec_user {who}, since {} cannot be given to it: {e}", dir.display());
-            return Err(DriverError::Refused(text));
-        }
-    }
-    Ok(())
 }
 
 async fn run(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
@@ -145,7 +114,15 @@ async fn run(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), Driv
 async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<Started>, DriverError> {
     let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
     match state(&raw) {
-        BoxState::Running(pid) if pid > 0 => Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid })),
+        BoxState::Running(pid) if pid > 0 => {
+            let daemon = if session.is_here().await? {
+                None
+            } else {
+                let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;
+                Some(format!("unix://{}", socket.display()))
+            };
+            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, daemon }))
+        }
         _ => Ok(None),
     }
 }

@@ -18,7 +18,7 @@ const PART: usize = 63;
 
 /// What the names of a runtime's boxes begin with: its `name_prefix`, else `humanize-<provider>`.
 pub fn prefix(provider: &str, name_prefix: Option<&str>) -> String {
-    name_prefix.map_or_else(|| format!("humanize-{}", part(provider)), |p| part(p))
+    name_prefix.map_or_else(|| format!("humanize-{}", part(provider)), part)
 }
 
 /// The name of a box: `<prefix>-<role>-<8 hex>`.
@@ -45,6 +45,15 @@ pub fn of_hold(prefix: &str, key: &BoxKey, generation: u64) -> String {
 pub fn generation(name: &str, prefix: &str, key: &BoxKey) -> Option<u64> {
     let digits = name.strip_prefix(&of_box(prefix, key))?.strip_prefix("-hold-")?;
     digits.parse().ok().filter(|n: &u64| n.to_string() == digits)
+}
+
+/// The SHA-256 of some bytes, in hex.
+pub fn hex_digest(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
 }
 
 /// What docker takes in a name.

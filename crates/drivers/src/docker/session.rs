@@ -3,6 +3,7 @@
 use super::api::{Api, Fault, encoded};
 use super::capacity::Total;
 use super::labels::Listed;
+use super::road::Road;
 use super::{DockerIdentity, Limits, labels, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, Target};
@@ -23,15 +24,38 @@ pub struct Machine {
     memory: Memory,
     /// Whether it runs without root.
     pub rootless: bool,
+    /// Whether it gives ids in its containers other users outside.
+    pub remapped: bool,
+    /// Whether it labels what its containers may reach.
+    pub selinux: bool,
+    /// Whether it is this machine: its paths are the ones here, and its processes too.
+    pub here: bool,
     /// All of it.
     pub info: Arc<Value>,
     learned: Instant,
 }
 
 impl Machine {
-    fn of(info: &Value) -> Self {
+    /// Reads what it says. `socket`: it was reached at a socket here, which may still lead elsewhere.
+    pub fn of(info: &Value, socket: bool) -> Self {
         let (cpus, memory) = machine(info);
-        Self { cpus, memory, rootless: super::is_rootless(info), info: Arc::new(info.clone()), learned: Instant::now() }
+        let options = info.get("SecurityOptions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let has = |name: &str| {
+            options.iter().filter_map(Value::as_str).any(|o| o.split(',').any(|part| part.strip_prefix("name=") == Some(name)))
+        };
+        let own = rustix::system::uname();
+        let name = info.get("Name").and_then(Value::as_str).filter(|n| !n.is_empty());
+        let here = socket && name.is_none_or(|name| own.nodename().to_bytes() == name.as_bytes());
+        Self {
+            cpus,
+            memory,
+            rootless: has("rootless"),
+            remapped: has("userns"),
+            selinux: has("selinux"),
+            here,
+            info: Arc::new(info.clone()),
+            learned: Instant::now(),
+        }
     }
 }
 
@@ -41,6 +65,8 @@ pub struct Session<'a> {
     pub api: Api,
     /// What the daemon said last of its machine.
     pub machine: Arc<Mutex<Option<Machine>>>,
+    /// Held by whoever brings it a guest.
+    pub bringing: Arc<tokio::sync::Mutex<()>>,
     /// The runtime.
     pub target: &'a Target,
     /// Who asks.
@@ -105,7 +131,7 @@ impl Session<'_> {
         if let Some(first) = errors.iter().find_map(Value::as_str) {
             return Err(unreachable(&self.at(), &self.api, first));
         }
-        let learned = Machine::of(&info.json);
+        let learned = Machine::of(&info.json, matches!(**self.api.road(), Road::Unix(_)));
         *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned);
         Ok(info.json)
     }
@@ -119,7 +145,19 @@ impl Session<'_> {
         if let Some(known) = known.filter(|machine| machine.learned.elapsed() < FRESH) {
             return Ok(known);
         }
-        Ok(Machine::of(&self.info().await?))
+        Ok(Machine::of(&self.info().await?, matches!(**self.api.road(), Road::Unix(_))))
+    }
+
+    /// Whether the daemon is this machine, which does not change while it is spoken to.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn is_here(&self) -> Result<bool, DriverError> {
+        let known = self.machine.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|machine| machine.here);
+        match known {
+            Some(here) => Ok(here),
+            None => Ok(self.machine().await?.here),
+        }
     }
 
     /// What the runtime hands out: what was saved, else what the daemon has.

@@ -46,6 +46,9 @@ impl Corner {
             user_name: "tester".into(),
             hostname: "testhost".into(),
             docker_config_dir: self.dir.path().join("docker-config"),
+            sockets: self.dir.path().join("d"),
+            hosts: Arc::new(hmz_drivers::docker::NoHosts),
+            elsewhere: true,
             clock: Arc::new(SystemClock),
         }
     }
@@ -88,6 +91,25 @@ impl Corner {
     pub fn left(&self) -> Vec<String> {
         let label = format!("label=hmz.instance={}", self.instance);
         docker(&["ps", "-aq", "--no-trunc", "--filter", &label]).lines().map(str::to_owned).collect()
+    }
+}
+
+/// Saved ssh hosts.
+pub struct Hosts(Vec<(String, RuntimeSpec)>);
+
+impl Hosts {
+    /// One.
+    pub fn of(name: &str, set: impl FnOnce(&mut RuntimeSpec)) -> Arc<Self> {
+        let mut spec = RuntimeSpec::default();
+        set(&mut spec);
+        Arc::new(Self(vec![(name.to_owned(), spec)]))
+    }
+}
+
+#[async_trait::async_trait]
+impl hmz_drivers::docker::SavedHosts for Hosts {
+    async fn find(&self, name: &str) -> Option<RuntimeSpec> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, spec)| spec.clone())
     }
 }
 

@@ -178,6 +178,8 @@ fn execution(c: &mut Check<'_>, spec: &RuntimeSpec) {
         let fine = variable.split_once('=').is_some_and(|(name, _)| hmz_api::name::is_identifier(name));
         if !fine || variable.contains(['\n', '\0']) {
             c.item("exec_env", index, format!("exec variable '{variable}' is not NAME=VALUE"));
+        } else if variable.starts_with("NVIDIA_VISIBLE_DEVICES=") {
+            c.item("exec_env", index, format!("exec variable '{variable}' contradicts the GPUs a box is granted"));
         }
     }
     for (index, word) in spec.exec_wrapper.iter().enumerate() {
