@@ -225,6 +225,11 @@ impl Progress {
         self.line.update(stage, detail);
     }
 
+    /// Prints an aside past it: `hmz VERB: TEXT`.
+    pub fn note_aside(&self, verb: &str, text: &str) {
+        self.line.aside(|| note(verb, text));
+    }
+
     /// Takes note of a record.
     pub fn note(&mut self, record: &Record) {
         self.working.note(record);

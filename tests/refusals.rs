@@ -139,7 +139,10 @@ fn places_that_cannot_be_had() {
         ),
         ("-f boxed8 $A -e box=docker@gpubox$P", "docker@gpubox has 4 of 4 CPUs free, and 'box' asks for 8\n"),
         ("-f mem16 $A -e box=docker@gpubox$P", "docker@gpubox has 8 GiB of 8 GiB of memory free, and 'box' asks for 16 GiB\n"),
-        ("-f gpu $A -e box=docker@here$P", "docker@here hands out no GPUs yet, and 'box' asks for 1"),
+        (
+            "-f gpu $A -e box=docker@here$P",
+            "docker@here has 0 of 0 GPUs free, and 'box' asks for 1 (its daemon lists no GPU by name: say which in ",
+        ),
         (
             "-f two $A -e box=docker@one$P -e other=docker@one$P",
             "docker@one runs 0 of the 1 containers it may, and 'box' and 'other' ask for 2",

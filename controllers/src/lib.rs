@@ -11,6 +11,7 @@ mod busy;
 pub mod core;
 pub mod environment;
 mod events;
+pub mod placement;
 mod router;
 pub mod run;
 pub mod runtime;

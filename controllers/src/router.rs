@@ -143,15 +143,23 @@ async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: b
 
 /// Wakes whoever is on a runtime or waits for it.
 async fn users(world: &World, wake: &Wakers, runtime: &str, reason: &'static str) -> Result<(), StoreError> {
-    for env in world.store.list::<Environment>().await?.iter().filter(|e| is_on(e, runtime)) {
-        wake.environments.ask(env.name(), reason);
+    // whoever named one that falls back to this may go there
+    let lists = |r: &hmz_api::Resource<Runtime>| r.spec.fallback.iter().any(|f| f.resource_name() == runtime);
+    let falls: BTreeSet<String> =
+        world.store.list::<Runtime>().await?.into_iter().filter(lists).map(|r| r.metadata.name).collect();
+    for env in world.store.list::<Environment>().await? {
+        let waits = !env.status.conditions.is_true(condition::SCHEDULED);
+        if is_on(&env, runtime) || (waits && falls.contains(&env.spec.runtime.resource_name())) {
+            wake.environments.ask(env.name(), reason);
+        }
     }
     for run in world.store.list::<Run>().await? {
         let waits = !run.status.is_complete() && !run.status.conditions.is_true(condition::RUNNING);
         let places: BTreeSet<String> = run.spec.environments.values().map(|e| e.place().runtime.resource_name()).collect();
-        if waits && places.contains(runtime) {
+        if waits && (places.contains(runtime) || !places.is_disjoint(&falls)) {
             // trying for shares on several daemons makes events itself when what was got on one is given back
-            let after = if places.len() > 1 { SEVERAL } else { Duration::ZERO };
+            let several = places.len() > 1 || (run.spec.environments.len() > 1 && !places.is_disjoint(&falls));
+            let after = if several { SEVERAL } else { Duration::ZERO };
             wake.runs.ask_after(run.name(), after, reason);
         }
     }

@@ -6,6 +6,7 @@ pub mod plan;
 pub mod refusal;
 #[cfg(test)]
 mod tests;
+pub mod walk;
 
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::world::World;

@@ -126,5 +126,7 @@ async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<
         (_, Some(why)) => Err(Some(DriverError::Refused(why))),
         (None, None) => Err(None),
     };
-    Ok(plan::Observed { now, at: reference.at(), provider: reference.provider().to_owned(), daemon })
+    let runs = world.store.list::<Run>().await?;
+    let runs = runs.into_iter().filter_map(|r| Some((r.metadata.uid?, r.metadata.name))).collect();
+    Ok(plan::Observed { now, at: reference.at(), provider: reference.provider().to_owned(), runs, daemon })
 }

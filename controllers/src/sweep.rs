@@ -34,6 +34,19 @@ pub fn plan(instance: &str, listed: &[ObservedBox], environments: &[Resource<Env
     keys
 }
 
+/// Holds of ours on a daemon for boxes that run on another one: they came to be after nobody waited for them any more, and
+/// the next runtime of a list had been asked. `before` was read before the daemon was listed, so that a box of theirs on
+/// this daemon is listed. Pure.
+pub fn late(instance: &str, listed: &[ObservedBox], before: &[Resource<Environment>]) -> Vec<BoxKey> {
+    let runs = |key: &BoxKey| {
+        let same = |e: &&Resource<Environment>| e.metadata.uid == Some(key.uid) && e.status.incarnation == key.incarnation;
+        before.iter().find(same).is_some_and(|e| e.status.container_id.is_some())
+    };
+    let holds = listed.iter().filter(|b| b.purpose == Purpose::Hold).filter_map(|b| b.key.as_ref());
+    let boxed = |key: &BoxKey| listed.iter().any(|b| b.purpose == Purpose::Box && b.key.as_ref() == Some(key));
+    holds.filter(|key| key.instance == instance && runs(key) && !boxed(key)).cloned().collect()
+}
+
 /// What is in use of the files here, by what one daemon lists. Pure.
 pub fn in_use(instance: &str, listed: &[ObservedBox], environments: &[Resource<Environment>], runs: &[Resource<Run>]) -> InUse {
     let boxes: Vec<BoxKey> = listed.iter().filter_map(|b| b.key.clone()).collect();
@@ -64,8 +77,13 @@ impl Reconciler for Sweep {
         let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
         for endpoint in runtime::endpoints(world, key, &runtime.spec).await? {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
+            let before = world.store.list::<Environment>().await?;
             // one that does not answer is swept when it does
             let Ok(listed) = driver.list(&target).await else { continue };
+            for key in late(&world.instance, &listed, &before) {
+                tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
+                driver.remove(&target, &key).await?; // the files are those of its box elsewhere
+            }
             let environments = world.store.list::<Environment>().await?;
             for key in plan(&world.instance, &listed, &environments) {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
@@ -135,6 +153,21 @@ mod tests {
         let mut odd = listed(Purpose::Box, "us", 1, 1);
         odd.program = None;
         assert_eq!(in_use("us", &[odd], &[], &[]).programs, None);
+    }
+
+    #[test]
+    fn a_share_that_came_late_is_one_whose_box_runs_elsewhere() {
+        let spec: EnvironmentSpec = serde_json::from_str(r#"{"runtime": "docker:here"}"#).unwrap();
+        let mut env = Resource::<Environment>::new("box", spec);
+        env.metadata.uid = Some(Uuid::from_u128(1));
+        env.status.incarnation = 1;
+        let hold = || listed(Purpose::Hold, "us", 1, 1);
+        // it may be about to start here
+        assert_eq!(late("us", &[hold()], std::slice::from_ref(&env)), []);
+        env.status.container_id = Some("id".into());
+        let all = [hold(), listed(Purpose::Hold, "them", 1, 1), listed(Purpose::Hold, "us", 1, 2)];
+        assert_eq!(late("us", &all, std::slice::from_ref(&env)), [all[0].key.clone().unwrap()]);
+        assert_eq!(late("us", &[hold(), listed(Purpose::Box, "us", 1, 1)], &[env]), []);
     }
 
     #[test]

@@ -71,9 +71,6 @@ pub fn unsupported(runtime: &RuntimeRef, spec: &RuntimeSpec, driven: bool) -> Op
     if spec.container.is_some() {
         return Some(format!("{}: a running container is not supported yet", runtime.at()));
     }
-    if !spec.fallback.is_empty() {
-        return Some(format!("{}: fallback is not supported yet", runtime.at()));
-    }
     None
 }
 

@@ -113,11 +113,15 @@ fn environment<'a>(lines: &mut Lines, r: &'a Resource<Environment>, now: Timesta
     lines.some(1, "CPUs", r.spec.cpus);
     lines.some(1, "Memory", r.spec.memory);
     lines.some(1, "GPUs", r.spec.gpus);
+    lines.some(1, "Memory of each", r.spec.gpu_memory);
     lines.add(1, "Restart", if r.spec.restart == hmz_api::kinds::RestartPolicy::Always { "always" } else { "never" });
     let s = &r.status;
     lines.add(0, "Status", "");
     lines.add(1, "Ready", phase::ready(r));
     lines.some(1, "Used", s.used.as_ref());
+    for passed in &s.passed_over {
+        lines.add(1, "Passed over", format!("{}: {}", passed.runtime, passed.message));
+    }
     lines.some(1, "Endpoint", s.endpoint.as_ref());
     lines.some(1, "Image", s.image.as_ref());
     lines.some(1, "Container", s.container_name.as_ref());
@@ -168,6 +172,7 @@ fn run<'a>(lines: &mut Lines, r: &'a Resource<Run>, now: Timestamp) -> Option<&'
     for (role, status) in &s.environments {
         let name = status.environment.as_deref().unwrap_or("<none>");
         let used = status.used.as_ref().map(|u| format!(" on {u}")).unwrap_or_default();
+        let used = used + &status.fell_back.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         lines.add(1, &format!("Environment {role}"), format!("env/{name}{used}"));
     }
     lines.some(1, "Epic", s.epic.as_ref());
@@ -188,7 +193,14 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.some(1, "Image", r.spec.image.as_ref());
     lines.some(1, "CPUs", r.spec.cpus);
     lines.some(1, "Memory", r.spec.memory);
+    if !r.spec.gpus.is_empty() {
+        lines.add(1, "GPUs", r.spec.gpus.join(", "));
+    }
+    lines.some(1, "Memory of each", r.spec.gpu_memory);
     lines.some(1, "Max containers", r.spec.max_containers);
+    if !r.spec.fallback.is_empty() {
+        lines.add(1, "Falls back to", r.spec.fallback.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    }
     lines.some(1, "Workdir", r.spec.workdir.as_ref());
     lines.some(1, "Lease", r.spec.lease);
     let s = &r.status;
@@ -199,13 +211,23 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.some(1, "Daemon memory", s.memory.map(table::memory));
     lines.add(1, "CPUs free", table::free_cpus(r));
     lines.add(1, "Memory free", table::free_memory(r));
+    if !s.gpus.is_empty() {
+        let free: Vec<&str> = s.gpus.iter().filter(|id| !s.held_gpus.contains(id)).map(String::as_str).collect();
+        let which = if free.is_empty() { String::new() } else { format!(" ({})", free.join(", ")) };
+        lines.add(1, "GPUs free", format!("{}{which}", table::free_gpus(r)));
+    }
     lines.add(1, "Containers", table::containers(r));
+    lines.add(1, "Handed out", table::handed_out(r));
     for holder in &s.holders {
         let mut parts = Vec::new();
         parts.extend(holder.cpus.map(|c| format!("{c} CPUs")));
         parts.extend(holder.memory.map(|m| format!("{} of memory", table::memory(m))));
+        if !holder.gpus.is_empty() {
+            parts.push(format!("GPU {}", holder.gpus.join(", ")));
+        }
         let share = if parts.is_empty() { "nothing".into() } else { parts.join(", ") };
-        lines.add(1, "Held", format!("{share} by {} ('{}' of {})", holder.name, holder.role, holder.host));
+        let run = holder.run.as_ref().map(|run| format!(", run {run}")).unwrap_or_default();
+        lines.add(1, "Held", format!("{share} by {} ('{}' of {}{run})", holder.name, holder.role, holder.host));
     }
     Some(&s.conditions)
 }

@@ -142,13 +142,32 @@ pub fn memory(amount: Memory) -> String {
 /// CPUs free of all, `2/4`.
 pub fn free_cpus(r: &Resource<Runtime>) -> String {
     let less = |total: Cpus, held: Cpus| Cpus::from_millis(total.millis().saturating_sub(held.millis()));
-    free(r.spec.cpus, r.status.cpus, r.status.held_cpus, less, |c| c.to_string())
+    let (held, total) = (r.status.held_cpus.map(Cpus::millis), r.spec.cpus.or(r.status.cpus).map(Cpus::millis));
+    let over = over(held, total, |beyond| Cpus::from_millis(beyond).to_string());
+    free(r.spec.cpus, r.status.cpus, r.status.held_cpus, less, |c| c.to_string()) + &over
 }
 
 /// Memory free of all, `4G/8G`.
 pub fn free_memory(r: &Resource<Runtime>) -> String {
     let less = |total: Memory, held: Memory| Memory::from_bytes(total.bytes().saturating_sub(held.bytes()));
-    free(r.spec.memory, r.status.memory, r.status.held_memory, less, memory)
+    let (held, total) = (r.status.held_memory.map(Memory::bytes), r.spec.memory.or(r.status.memory).map(Memory::bytes));
+    let over = over(held, total, |beyond| memory(Memory::from_bytes(beyond)));
+    free(r.spec.memory, r.status.memory, r.status.held_memory, less, memory) + &over
+}
+
+/// GPUs free of all, `1/2`; `<none>` where there are none.
+pub fn free_gpus(r: &Resource<Runtime>) -> String {
+    let (all, held) = (&r.status.gpus, &r.status.held_gpus);
+    match (all.len(), held.len()) {
+        (0, 0) => NONE.into(),
+        (_, _) => format!("{}/{}", all.iter().filter(|id| !held.contains(id)).count(), all.len()),
+    }
+}
+
+/// How much more is handed out than there is: ` (2 over)`, or nothing.
+fn over(held: Option<u64>, total: Option<u64>, show: impl Fn(u64) -> String) -> String {
+    let beyond = held.zip(total).map_or(0, |(held, total)| held.saturating_sub(total));
+    if beyond > 0 { format!(" ({} over)", show(beyond)) } else { String::new() }
 }
 
 /// Containers that run, of those it may: `1/2`, or `1` without a limit.
@@ -161,11 +180,28 @@ pub fn containers(r: &Resource<Runtime>) -> String {
     }
 }
 
-/// Runtimes. Wide adds where each was declared and the daemon's version.
+/// What is handed out: `2.5 CPUs, 4G, 1 GPU`.
+pub fn handed_out(r: &Resource<Runtime>) -> String {
+    let s = &r.status;
+    if s.held_cpus.is_none() {
+        return UNKNOWN.into();
+    }
+    let cpus =
+        s.held_cpus.filter(|c| *c != Cpus::default()).map(|c| format!("{c} CPU{}", if c == Cpus::whole(1) { "" } else { "s" }));
+    let memory = s.held_memory.filter(|m| *m != Memory::default()).map(memory);
+    let gpus = match s.held_gpus.len() {
+        0 => None,
+        1 => Some("1 GPU".to_owned()),
+        n => Some(format!("{n} GPUs")),
+    };
+    or(Some([cpus, memory, gpus].into_iter().flatten().collect::<Vec<_>>().join(", ")), NONE)
+}
+
+/// Runtimes. Wide adds what is handed out, where each was declared and the daemon's version.
 pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide: bool, now: Timestamp) -> Table {
-    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "CONTAINERS", "REACHABLE", "AGE"];
+    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "GPUS", "CONTAINERS", "REACHABLE", "AGE"];
     if wide {
-        headers.extend(["SOURCE", "VERSION"]);
+        headers.extend(["HANDED-OUT", "SOURCE", "VERSION"]);
     }
     let row = |r: &Resource<Runtime>| {
         let mut cells = vec![
@@ -174,11 +210,13 @@ pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide
             r.spec.harness.to_string(),
             free_cpus(r),
             free_memory(r),
+            free_gpus(r),
             containers(r),
             phase::status(&r.status.conditions, condition::REACHABLE).to_owned(),
             age(r.metadata.creation_timestamp, now),
         ];
         if wide {
+            cells.push(handed_out(r));
             cells.push(source(r).to_owned());
             cells.push(or(r.status.version.as_ref(), NONE));
         }

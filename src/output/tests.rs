@@ -99,7 +99,8 @@ fn world() -> Vec<AnyResource> {
             (c::RUNNING, False, "Ended", ""),
             (c::COMPLETE, True, "BudgetExceeded", "its budget's duration is spent"),
         ]);
-        let used = RoleStatus { environment: Some("fix-add-box".into()), used: Some("docker:here".parse().unwrap()) };
+        let used =
+            RoleStatus { environment: Some("fix-add-box".into()), used: Some("docker:here".parse().unwrap()), fell_back: None };
         r.status.environments.insert("box".into(), used);
         r.status.epic = Some("/home/me/.hmz/epics/fix-add".into());
         r.status.started_at = Some(at(5));
@@ -120,7 +121,11 @@ fn world() -> Vec<AnyResource> {
             role: "box".into(),
             cpus: Some(Cpus::from_millis(2500)),
             memory: Some(Memory::from_bytes(4 << 30)),
+            gpus: vec!["0".into()],
+            run: Some("fix-add".into()),
         }];
+        r.status.gpus = vec!["0".into(), "1".into()];
+        r.status.held_gpus = vec!["0".into()];
     }
     vec![run, waiting, ready, pulling, runtime, unsaved, flow]
 }
@@ -179,7 +184,7 @@ fn story() -> Vec<Record> {
     let used = BTreeMap::from([("box".to_owned(), "docker:here".to_owned())]);
     let tool = |name: &str, about: &str| Event::Tool { name: name.into(), about: about.into() };
     vec![
-        by("", Event::Began { run: "fix-add".into(), uid: UID.into(), flow: "boxed".into(), used }),
+        by("", Event::Began { run: "fix-add".into(), uid: UID.into(), flow: "boxed".into(), envs: BTreeMap::new(), used }),
         by("coder", Event::Placed { text: "coder's harness runs here".into() }),
         by("coder", Event::Begins),
         by("coder", Event::Reasoning { text: "Where am I?\nLet me look.".into() }),
@@ -267,7 +272,7 @@ fn an_agent_cannot_drive_the_terminal() {
         Event::Result { spent: BTreeMap::from([(evil.to_owned(), 1)]), cost: None },
         Event::Ends { seconds: f64::NAN, answer: String::new() },
         Event::Begins,
-        Event::Began { run: evil.into(), uid: evil.into(), flow: evil.into(), used: BTreeMap::new() },
+        Event::Began { run: evil.into(), uid: evil.into(), flow: evil.into(), envs: BTreeMap::new(), used: BTreeMap::new() },
         Event::Ended { outcome: Outcome::Failed, message: evil.into() },
     ];
     let mut transcript = Transcript::new(Style::PLAIN);

@@ -1,13 +1,14 @@
 //! Carrying plans out. No choices are made here but when to stop.
 
-use super::plan::{self, Boxes, Observed, Owner, Start, Step, after_probe, plan};
+use super::plan::{self, Attempt, Boxes, Observed, Owner, Start, Step, after_probe, plan};
 use super::{FINALIZER, look, outcome};
 use crate::core::{Action, ReconcileError};
+use crate::placement;
 use crate::world::World;
 use futures::StreamExt;
 use hmz_api::condition::ConditionStatus::False;
-use hmz_api::kinds::Environment;
 use hmz_api::kinds::condition::CREATED;
+use hmz_api::kinds::{Environment, PassedOver};
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Resource, failpoint};
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Progress, ProgressSink, Target, Want};
@@ -27,22 +28,31 @@ const PROGRESS: Duration = Duration::from_secs(1);
 enum Next {
     /// Look again, knowing this of the daemon.
     Look(Option<Boxes>),
+    /// Look again, with one more place asked.
+    Asked(PassedOver),
     /// Enough for now.
     Done(Action),
 }
 
 /// Drives one environment as far as it goes now.
 pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileError> {
-    let mut known = None;
-    for _ in 0..STEPS {
+    let (mut known, mut asked) = (None, Vec::new());
+    let mut steps = 0;
+    while steps < STEPS {
+        steps += 1;
         let Some(env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
-        let seen = look::look(world, &env, known.take()).await?;
+        let mut seen = look::look(world, &env, known.take()).await?;
+        seen.asked.clone_from(&asked);
         let planned = plan(&env, &seen);
         let mut env = env;
         env.status = planned.status;
         let env = world.store.update_status(env).await?;
         match execute(world, env, &seen, planned.step).await? {
             Next::Look(boxes) => known = boxes,
+            Next::Asked(passed) => {
+                asked.push(passed); // each place once
+                steps -= 1;
+            }
             Next::Done(action) => return Ok(action),
         }
     }
@@ -95,8 +105,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         }
         Step::Resolve(target) => resolve(world, env, &target).await,
         Step::Admit(target, want) => admit(world, env, &target, want).await,
-        Step::Pull(target, key, image) => pull(world, env, &target, &key, &image).await,
-        Step::Start(target, start) => begin(world, env, &target, *start).await,
+        Step::Place(attempt) => place(world, env, *attempt).await,
+        Step::Pull(target, key, image) => pull(world, env, seen, &target, &key, &image).await,
+        Step::Start(target, start) => begin(world, env, seen, &target, *start).await,
         Step::Probe(address) => probe(world, env, seen.owner, &address).await,
     }
 }
@@ -173,9 +184,31 @@ async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, w
     }
 }
 
+/// Asks one of several places.
+async fn place(world: &World, mut env: Resource<Environment>, attempt: Attempt) -> Result<Next, ReconcileError> {
+    let Attempt { mut target, want, mut placed } = attempt;
+    let answer = placement::ask(world, &mut target, &mut placed.endpoint, std::slice::from_ref(&want)).await;
+    let now = world.clock.now();
+    match placement::answer(answer) {
+        Ok(Ok(shares)) => {
+            failpoint::pass("environment.held");
+            outcome::placed(&mut env, &placed, shares.into_iter().next().unwrap_or_default(), now);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
+        }
+        Ok(Err((reason, message))) => Ok(Next::Asked(PassedOver { runtime: placed.runtime, reason, message, at: now })),
+        Err(error) => {
+            outcome::admission_failed(&mut env, &error, now);
+            world.store.update_status(env).await?;
+            again(error)
+        }
+    }
+}
+
 async fn pull(
     world: &World,
     env: Resource<Environment>,
+    seen: &Observed,
     target: &Target,
     key: &BoxKey,
     image: &str,
@@ -238,6 +271,11 @@ async fn pull(
         Err(error) => {
             if !error.is_retryable() {
                 remove(world, target, key).await?;
+                if seen.places.len() > 1 {
+                    outcome::passed_over(&mut env, &error, now);
+                    world.store.update_status(env).await?;
+                    return Ok(Next::Look(None));
+                }
             }
             outcome::pull_failed(&mut env, &error, now);
             world.store.update_status(env).await?;
@@ -246,7 +284,13 @@ async fn pull(
     }
 }
 
-async fn begin(world: &World, mut env: Resource<Environment>, target: &Target, start: Start) -> Result<Next, ReconcileError> {
+async fn begin(
+    world: &World,
+    mut env: Resource<Environment>,
+    seen: &Observed,
+    target: &Target,
+    start: Start,
+) -> Result<Next, ReconcileError> {
     let files = match world.files.prepare(&start.key).await {
         Ok(files) => files,
         Err(error) => {
@@ -274,6 +318,11 @@ async fn begin(world: &World, mut env: Resource<Environment>, target: &Target, s
             world.store.update_status(env).await?;
             failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
+        }
+        Err(error) if !error.is_retryable() && seen.places.len() > 1 => {
+            outcome::passed_over(&mut env, &error, now);
+            world.store.update_status(env).await?;
+            Ok(Next::Look(None))
         }
         Err(error) => {
             outcome::start_failed(&mut env, &error, now);

@@ -2,6 +2,7 @@
 
 use super::plan::{Boxes, Observed, Owner, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
+use crate::placement;
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::World;
@@ -34,11 +35,19 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         (said, _) => said,
     };
     let saved = if runtime.is_none() { crate::runtime::saved(world).await? } else { Saved::default() };
+    let places = if going || env.status.container_id.is_some() {
+        Vec::new()
+    } else {
+        let caller = caller.clone().unwrap_or_default();
+        placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), &caller).await?
+    };
     Ok(Observed {
         now: world.clock.now(),
         instance: world.instance.clone(),
         runtime,
         saved,
+        places,
+        asked: Vec::new(),
         unreadable,
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),

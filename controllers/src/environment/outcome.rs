@@ -1,9 +1,10 @@
 //! What became of a step, as conditions. Pure.
 
+use crate::placement::Placed;
 use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
-use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
-use hmz_api::kinds::{Environment, Share};
+use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
+use hmz_api::kinds::{Environment, PassedFor, PassedOver, Share};
 use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
 use jiff::Timestamp;
 
@@ -13,6 +14,8 @@ pub const REFUSED: &str = "Refused";
 pub const RELEASED: &str = "Released";
 /// Reason: its share was lost before its box was there; it is asked for again.
 pub const LOST: &str = "Lost";
+/// Reason: the runtime that held it refused the image or the start; the next one is asked.
+pub const PASSED_OVER: &str = "PassedOver";
 /// Reason: there is no room at the moment.
 pub const INSUFFICIENT: &str = "Insufficient";
 /// Reason: the kernel killed the box for memory.
@@ -79,6 +82,39 @@ pub fn held(env: &mut Resource<Environment>, share: Share, now: Timestamp) {
         if env.status.conditions.get(kind).is_none_or(|c| c.status != True) {
             set(env, kind, False, "Pending", "", now);
         }
+    }
+    sum_up(env, now);
+}
+
+/// Its share is held there.
+pub fn placed(env: &mut Resource<Environment>, place: &Placed, share: Share, now: Timestamp) {
+    let status = &mut env.status;
+    let moved = status.used.as_ref() != Some(&place.runtime) || (place.endpoint.is_some() && status.endpoint != place.endpoint);
+    status.used = Some(place.runtime.clone());
+    status.endpoint = place.endpoint.clone().or(status.endpoint.take());
+    status.passed_over.clone_from(&place.passed);
+    if !place.passed.is_empty() {
+        status.workdir.clone_from(&place.workdir);
+    }
+    if moved && env.status.conditions.is_true(IMAGE_READY) {
+        set(env, IMAGE_READY, False, "Pending", "", now);
+    }
+    held(env, share, now);
+    if !place.passed.is_empty() {
+        set(env, SCHEDULED, True, FELL_BACK, &place.told, now);
+    }
+}
+
+/// The runtime that held its share refused the image or the start, and holds nothing of it any more.
+pub fn passed_over(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+    let runtime = env.status.used.clone().unwrap_or_else(|| env.spec.runtime.clone());
+    let message = error.to_string();
+    env.status.passed_over.retain(|p| p.runtime != runtime);
+    env.status.passed_over.push(PassedOver { runtime, reason: PassedFor::Refused, message: message.clone(), at: now });
+    env.status.share = None;
+    set(env, SCHEDULED, False, PASSED_OVER, &message, now);
+    for kind in [IMAGE_READY, CREATED, GUEST_READY] {
+        set(env, kind, False, "Pending", "", now);
     }
     sum_up(env, now);
 }

@@ -3,11 +3,14 @@
 use super::{FINALIZER, ROLE_LABEL, outcome};
 use crate::ABANDON;
 use crate::core::Action;
+use crate::placement::{Place, Placed, may_change, survey, told};
 use crate::run::refusal;
 use crate::target::{Saved, known_endpoint, not_saved, target, unsupported};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
-use hmz_api::kinds::{DefaultRequest, Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
+use hmz_api::kinds::{
+    DefaultRequest, Environment, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
+};
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Target, Want};
@@ -44,6 +47,11 @@ pub struct Observed {
     pub runtime: Option<RuntimeSpec>,
     /// What is saved, when the runtime is not.
     pub saved: Saved,
+    /// Where it may be put, in the order that is tried, while nothing of it was started; more than one when the runtime that
+    /// was named has others to fall back to.
+    pub places: Vec<Place>,
+    /// What those that were asked in this pass said.
+    pub asked: Vec<PassedOver>,
     /// Why its entry in settings.yaml cannot be used, if so.
     pub unreadable: Option<String>,
     /// Whether its backend has a driver.
@@ -110,12 +118,25 @@ pub enum Step {
     Resolve(Target),
     /// Ask for its share.
     Admit(Target, Want),
+    /// Ask one of several places for its share, and note what it says.
+    Place(Box<Attempt>),
     /// Have the image there, renewing the hold meanwhile.
     Pull(Target, BoxKey, String),
     /// Make and start the box.
     Start(Target, Box<Start>),
     /// See whether the guest answers.
     Probe(BoxAddress),
+}
+
+/// One of several places, to be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Its daemon.
+    pub target: Target,
+    /// What is asked for.
+    pub want: Want,
+    /// What it is when it holds the share.
+    pub placed: Placed,
 }
 
 /// A box to start, but for the files.
@@ -182,7 +203,7 @@ pub fn target_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSp
 pub fn want_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>, instance: &str) -> Want {
     let run = owner_run(environment).map(|o| o.uid);
     let DefaultRequest { cpus, memory, gpus } = asked(environment, runtime);
-    Want { key: key_of(environment, instance), run, cpus, memory, gpus }
+    Want { key: key_of(environment, instance), run, cpus, memory, gpus, gpu_memory: environment.spec.gpu_memory }
 }
 
 /// The amounts it asks for.
@@ -337,7 +358,10 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     if superseded(env, seen) {
         return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
     }
-    let wanted = env.spec.runtime.clone();
+    if seen.places.len() > 1 && !env.status.conditions.is_true(SCHEDULED) {
+        return place(env, seen);
+    }
+    let wanted = env.status.used.clone().unwrap_or_else(|| env.spec.runtime.clone());
     let Some(runtime) = &seen.runtime else {
         let near = seen.saved.near(&wanted).map(|near| format!("did you mean {}?", near.at()));
         let hints = near.into_iter().chain([seen.saved.entry(&wanted)]);
@@ -390,9 +414,65 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease }))
 }
 
+/// It has no share yet, and there are several places to ask.
+fn place(env: &mut Resource<Environment>, seen: &Observed) -> Step {
+    env.status.incarnation = env.status.incarnation.max(1);
+    let owned = seen.owner != Owner::Nobody;
+    if env.status.used.is_none() {
+        env.status.used = Some(env.spec.runtime.clone());
+        env.status.endpoint = seen.places.first().and_then(|p| p.endpoint.clone());
+    }
+    if owned {
+        return Step::Wait(Action::await_change()); // its run asks for all of them together
+    }
+    if let Some(rest) = admission_pause(env, seen.now) {
+        return Step::Wait(Action::requeue(rest));
+    }
+    let mut asked = standing(env, Some(seen.now));
+    asked.extend(seen.asked.iter().cloned());
+    let (passed, next) = survey(&seen.places, &asked, seen.now);
+    let role = key_of(env, &seen.instance).role;
+    let Some(place) = next else {
+        let waits = may_change(&passed);
+        let (reason, pause) = if waits { (outcome::INSUFFICIENT, ROOM_RETRY) } else { (outcome::REFUSED, REFUSED_RETRY) };
+        outcome::set(env, SCHEDULED, False, reason, &told(&role, &seen.places, &passed, None), seen.now);
+        return Step::Wait(Action::requeue(pause));
+    };
+    let told = told(&role, &seen.places, &passed, Some(&place.runtime));
+    let want = want_of(env, Some(&place.spec), &seen.instance);
+    Step::Place(Box::new(Attempt { target: place.target(), want, placed: placed(place, passed, told) }))
+}
+
+/// A place that is about to hold a share.
+pub fn placed(place: &Place, passed: Vec<PassedOver>, told: String) -> Placed {
+    let (runtime, endpoint, workdir) = (place.runtime.clone(), place.endpoint.clone(), place.workdir.clone());
+    Placed { runtime, endpoint, workdir, passed, told }
+}
+
+/// What was refused after a share was held, and so is not asked again: for good in a run, for a while when it stands alone
+/// (`now`).
+pub fn standing(env: &Resource<Environment>, now: Option<Timestamp>) -> Vec<PassedOver> {
+    let stands = |p: &&PassedOver| {
+        let fresh = now.is_none_or(|now| remaining(p.at, REFUSED_RETRY_MAX, now).is_some());
+        p.reason == PassedFor::Refused && fresh
+    };
+    env.status.passed_over.iter().filter(stands).cloned().collect()
+}
+
+/// Whether it is on what is declared, or on what that fell back to.
+fn is_as_declared(env: &Resource<Environment>) -> bool {
+    let named = &env.spec.runtime;
+    env.status.used.as_ref().is_none_or(|used| used == named || env.status.passed_over.iter().any(|p| p.runtime == *named))
+}
+
+/// Whether it is on a runtime that the one that was named fell back to.
+fn has_moved(env: &Resource<Environment>) -> bool {
+    env.status.used.as_ref().is_some_and(|used| *used != env.spec.runtime)
+}
+
 /// Whether what is under way was for something else than what is declared now.
 fn superseded(env: &Resource<Environment>, seen: &Observed) -> bool {
-    let (spec, status) = (&env.spec, &env.status);
+    let status = &env.status;
     if status.incarnation == 0 || seen.owner != Owner::Nobody {
         return false;
     }
@@ -400,8 +480,11 @@ fn superseded(env: &Resource<Environment>, seen: &Observed) -> bool {
     let endpoint = seen.runtime.as_ref().and_then(|r| known_endpoint(r, seen.local_endpoint.as_deref()));
     let asked = asked(env, seen.runtime.as_ref());
     let may_be_started = status.conditions.is_true(IMAGE_READY);
-    status.used.as_ref().is_some_and(|used| *used != spec.runtime)
-        || share.is_some_and(|s| s.cpus != asked.cpus || s.memory != asked.memory)
+    // what it fell back to is no place any more when there is no list
+    let stray = share.is_none() && has_moved(env) && seen.places.len() < 2;
+    stray
+        || !is_as_declared(env)
+        || share.is_some_and(|s| differs(s, &asked))
         || (may_be_started && endpoint.is_some() && status.endpoint.is_some() && endpoint != status.endpoint)
 }
 
@@ -424,7 +507,8 @@ pub fn admission_pause(env: &Resource<Environment>, now: Timestamp) -> Option<Du
 /// # Errors
 /// The refusal, in words.
 pub fn workdir(env: &Resource<Environment>, runtime: &RuntimeSpec) -> Result<String, String> {
-    let Some(dir) = env.spec.workdir.clone().or_else(|| runtime.workdir.clone()) else {
+    let moved = env.status.workdir.clone().filter(|_| has_moved(env));
+    let Some(dir) = moved.or_else(|| env.spec.workdir.clone()).or_else(|| runtime.workdir.clone()) else {
         return Err(
             "expected <backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one".into()
         );
@@ -442,11 +526,18 @@ fn drifted(env: &Resource<Environment>, seen: &Observed) -> bool {
     let runtime = seen.runtime.clone().unwrap_or_default();
     let image = spec.image.clone().or(runtime.image).unwrap_or_else(|| DEFAULT_IMAGE.into());
     let share = status.share.clone().unwrap_or_default();
-    status.image.as_ref() != Some(&image)
-        || status.workdir != spec.workdir.clone().or(runtime.workdir)
-        || status.used.as_ref() != Some(&spec.runtime)
-        || share.cpus != asked.cpus
-        || share.memory != asked.memory
+    // one that moved is in that runtime's own directory, or else in the one that was asked for
+    let workdir = match (has_moved(env), runtime.workdir) {
+        (true, own) => own.is_none() && spec.workdir.is_some() && status.workdir != spec.workdir,
+        (false, own) => status.workdir != spec.workdir.clone().or(own),
+    };
+    status.image.as_ref() != Some(&image) || workdir || !is_as_declared(env) || differs(&share, &asked)
+}
+
+/// Whether a share is another one than what is asked for.
+fn differs(share: &Share, asked: &DefaultRequest) -> bool {
+    let gpus = usize::try_from(asked.gpus.unwrap_or(0)).unwrap_or(usize::MAX);
+    share.cpus != asked.cpus || share.memory != asked.memory || share.gpus.len() != gpus
 }
 
 /// How long ago; zero for the future.

@@ -3,8 +3,9 @@
 use super::outcome;
 use super::plan::{Boxes, Observed, Owner, Plan, Step, plan};
 use super::{FINALIZER, ROLE_LABEL};
+use crate::placement::Place;
 use crate::target::Saved;
-use hmz_api::kinds::{Endpoint, Environment, EnvironmentSpec, RestartPolicy, RuntimeSpec, Share};
+use hmz_api::kinds::{Endpoint, Environment, EnvironmentSpec, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share};
 use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
 use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
 use jiff::{SignedDuration, Timestamp};
@@ -26,6 +27,8 @@ fn seen(now: i64) -> Observed {
         instance: "us".into(),
         runtime: Some(runtime),
         saved: Saved::default(),
+        places: Vec::new(),
+        asked: Vec::new(),
         unreadable: None,
         driven: true,
         local_endpoint: None,
@@ -42,6 +45,7 @@ fn declared() -> Resource<Environment> {
         cpus: Some(Cpus::whole(2)),
         memory: None,
         gpus: None,
+        gpu_memory: None,
         restart: RestartPolicy::Never,
     };
     let mut env = Resource::<Environment>::new("box", spec);
@@ -263,4 +267,78 @@ fn a_look_at_what_is_as_it_was_changes_nothing() {
         let later = Observed { now: at(900), ..seen };
         assert_eq!(plan(&once, &later).status, once.status);
     }
+}
+
+fn with_list(now: i64) -> Observed {
+    let place = |name: &str, workdir: &str| Place {
+        runtime: RuntimeRef::named(Backend::Docker, name),
+        spec: RuntimeSpec {
+            endpoint: Endpoint::Unix(format!("/{name}.sock")),
+            workdir: (workdir != "/w").then(|| workdir.to_owned()),
+            ..RuntimeSpec::default()
+        },
+        endpoint: Some(format!("unix:///{name}.sock")),
+        workdir: Some(workdir.into()),
+        unusable: None,
+        harness: None,
+    };
+    let none = Place { unusable: Some("no docker runtime is saved as 'none'".into()), ..place("none", "/w") };
+    Observed { places: vec![place("here", "/w"), none, place("spare", "/own")], ..seen(now) }
+}
+
+fn passed(name: &str, reason: PassedFor, message: &str) -> PassedOver {
+    PassedOver { runtime: RuntimeRef::named(Backend::Docker, name), reason, message: message.into(), at: at(1) }
+}
+
+#[test]
+fn the_way_down_a_list() {
+    let full = || passed("here", PassedFor::Full, "docker@here runs 2 of the 2 containers it may");
+    let spare_full = || passed("spare", PassedFor::Full, "docker@spare runs 1 of the 1 containers it may");
+    let asked = |now: i64, asked: Vec<PassedOver>| Observed { asked, ..with_list(now) };
+    let mut out = Vec::new();
+    let mut says = |what: &str, env: &Resource<Environment>, seen: &Observed| {
+        let planned = plan(env, seen);
+        let used = planned.status.used.as_ref().map(ToString::to_string);
+        out.push(format!("# {what}\n{}\n  used {used:?} in {:?}", show(&planned), planned.status.workdir));
+    };
+    let env = planned(declared(), &with_list(0));
+    says("the one that was named is asked first", &declared(), &with_list(0));
+    says("then the next that can be used", &env, &asked(1, vec![full()]));
+    says("none of them has room: it waits, and asks all again", &env, &asked(2, vec![full(), spare_full()]));
+    let never = |name| passed(name, PassedFor::TooSmall, "too small");
+    says("none of them ever has", &env, &asked(2, vec![never("here"), never("spare")]));
+    let Step::Place(attempt) = plan(&env, &asked(1, vec![full()])).step else { panic!("it is asked") };
+    let mut moved = env.clone();
+    outcome::placed(&mut moved, &attempt.placed, share(), at(2));
+    let there = |now: i64| Observed { runtime: Some(with_list(0).places[2].spec.clone()), ..with_list(now) };
+    says("held by the spare", &moved, &there(3));
+    let moved = planned(moved, &there(3));
+    let mut refused = moved.clone();
+    outcome::passed_over(&mut refused, &DriverError::Refused("no such image".into()), at(4));
+    says("its image is refused there: the list from its beginning, but for that one", &refused, &with_list(5));
+    says("and nothing else has room", &refused, &asked(6, vec![full()]));
+    says("long after, it is asked again", &refused, &asked(700, vec![full()]));
+    let gone = Observed { places: Vec::new(), ..with_list(7) };
+    says("the list is taken away before it is anywhere", &refused, &gone);
+    // a box that runs there stays, and one that dies begins at the one that was named
+    let mut up = moved;
+    outcome::pulled(&mut up, at(5));
+    let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
+    outcome::started(&mut up, &Started { id: "id".into(), name: "box-1".into(), pid: 12, daemon: None }, &files, at(6));
+    outcome::probed(&mut up, &Ok(()), at(7));
+    let up_there = |now: i64| Observed { places: Vec::new(), boxes: Boxes::Seen(Some(BoxState::Running(12))), ..there(now) };
+    says("its box runs", &up, &up_there(8));
+    let mut changed = up.clone();
+    changed.metadata.generation = 2;
+    says("a change that does not concern it", &changed, &up_there(9));
+    changed.spec.runtime = RuntimeRef::named(Backend::Docker, "other");
+    says("another runtime is named", &changed, &up_there(9));
+    up.spec.restart = RestartPolicy::Always;
+    outcome::died(&mut up, None, at(60));
+    outcome::discarded(&mut up);
+    outcome::next_incarnation(&mut up, at(61));
+    says("the next one", &up, &with_list(62));
+    // one of a run waits for the run
+    says("a run's", &owned(declared()), &Observed { owner: Owner::Preparing, ..with_list(0) });
+    insta::assert_snapshot!(out.join("\n\n"));
 }

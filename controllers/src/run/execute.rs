@@ -1,19 +1,21 @@
 //! Carrying plans out.
 
 use super::plan::{Group, Step, complete, no_room, plan};
+use super::walk::Walk;
 use super::{FINALIZER, look, refusal};
 use crate::core::{Action, ReconcileError};
 use crate::environment::outcome;
 use crate::environment::plan::target_of;
+use crate::placement;
 use crate::world::World;
 use hmz_api::condition::ConditionStatus::{False, Unknown};
 use hmz_api::failpoint;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::condition::ENVIRONMENTS_READY;
-use hmz_api::kinds::{Environment, Run, Share};
+use hmz_api::kinds::{Environment, Run};
 use hmz_api::launch::RunLaunch;
 use hmz_api::{Error, ErrorKind, Resource};
-use hmz_drivers::{Admitted, DriverError};
+use hmz_drivers::{BoxKey, DriverError, Target};
 use hmz_store::StoreError;
 use std::time::Duration;
 
@@ -29,14 +31,26 @@ enum Next {
 
 /// Drives one run as far as it goes now.
 pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileError> {
-    for _ in 0..STEPS {
+    let mut walk = Walk::default();
+    let done = drive(world, name, &mut walk).await;
+    // whatever came in between: what is held and not written down is nobody's
+    give_back(world, walk.take_held()).await;
+    done
+}
+
+async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, ReconcileError> {
+    let mut steps = 0;
+    while steps < STEPS {
         let Some(run) = world.store.get::<Run>(name).await? else { return Ok(Action::gone()) };
-        let seen = look::look(world, &run).await?;
+        let mut seen = look::look(world, &run).await?;
+        seen.walk.clone_from(walk);
         let planned = plan(&run, &seen);
         let mut run = run;
         run.status = planned.status;
         let run = world.store.update_status(run).await?;
-        match execute(world, run, planned.step).await? {
+        // each place is asked once, however many there are
+        steps += usize::from(!matches!(planned.step, Step::Admit(_)));
+        match execute(world, run, planned.step, walk).await? {
             Next::Look => {}
             Next::Done(action) => return Ok(action),
         }
@@ -44,7 +58,7 @@ pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileErr
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-async fn execute(world: &World, mut run: Resource<Run>, step: Step) -> Result<Next, ReconcileError> {
+async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut Walk) -> Result<Next, ReconcileError> {
     match step {
         Step::Wait(action) => return Ok(Next::Done(action)),
         Step::Again => {}
@@ -54,7 +68,16 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step) -> Result<Ne
             failpoint::pass("run.finalizer");
         }
         Step::CreateEnvironments(environments) => return create(world, run, environments).await,
-        Step::Admit(groups) => return admit(world, run, groups).await,
+        Step::Admit(group) => return admit(world, run, *group, walk).await,
+        Step::Hold => return hold(world, walk).await,
+        Step::NoRoom { message, could_fit, names } => {
+            give_back(world, walk.take_held()).await;
+            *walk = Walk::default();
+            for name in names {
+                schedule(world, &name, |env, now| outcome::not_held(env, False, outcome::INSUFFICIENT, &message, now)).await?;
+            }
+            return settle(world, run, &message, could_fit).await;
+        }
         Step::OpenEpic => {
             let cwd = run.metadata.uid.and_then(|uid| world.callers.get(uid)).map(|c| c.cwd).unwrap_or_default();
             match world.epics.open(&run, &cwd).await {
@@ -101,6 +124,11 @@ async fn create(world: &World, run: Resource<Run>, environments: Vec<Resource<En
     for mut env in environments {
         if env.status.endpoint.is_none() {
             let runtime = crate::runtime::find(&world.store, &env.spec.runtime).await?.map(|r| r.spec);
+            if runtime.as_ref().is_some_and(|spec| !spec.fallback.is_empty()) {
+                world.store.create(env).await?;
+                failpoint::pass("run.environment");
+                continue; // one that does not answer has others, and is asked in its turn
+            }
             let target = target_of(&env, runtime.as_ref());
             let Some(driver) = world.drivers.get(&target.runtime.backend) else {
                 return Err(ReconcileError::Other(format!("{} is not driven by this version", target.runtime.backend)));
@@ -116,48 +144,37 @@ async fn create(world: &World, run: Resource<Run>, environments: Vec<Resource<En
     Ok(Next::Look)
 }
 
-/// Asks for the shares of the whole gang; what was got on one daemon is given back when another has none.
-async fn admit(world: &World, run: Resource<Run>, groups: Vec<Group>) -> Result<Next, ReconcileError> {
-    let mut held: Vec<(String, Share)> = Vec::new();
-    for (at, group) in groups.iter().enumerate() {
-        let Some(driver) = world.drivers.get(&group.target.runtime.backend) else {
-            return Err(ReconcileError::Other(format!("{} is not driven by this version", group.target.runtime.backend)));
-        };
-        let answer = driver.admit(&group.target, &group.wants).await;
-        let (message, could_fit, error) = match answer {
-            Ok(Admitted::Held(shares)) => {
-                held.extend(group.names.iter().cloned().zip(shares));
-                continue;
-            }
-            Ok(Admitted::Short(short)) => (short.message, short.could_fit, None),
-            Err(error) => (error.to_string(), error.is_retryable(), Some(error)),
-        };
-        give_back(world, &groups[..at]).await?;
-        if let Some(error) = error {
-            return unanswered(world, run, error).await;
+/// Asks one daemon.
+async fn admit(world: &World, run: Resource<Run>, mut group: Group, walk: &mut Walk) -> Result<Next, ReconcileError> {
+    let answer = placement::ask(world, &mut group.target, &mut group.endpoint, &group.wants).await;
+    match walk.answered(group, answer, world.clock.now()) {
+        Ok(()) => Ok(Next::Look),
+        Err(error) => {
+            give_back(world, walk.take_held()).await;
+            unanswered(world, run, error).await
         }
-        for name in groups.iter().flat_map(|g| &g.names) {
-            schedule(world, name, |env, now| outcome::not_held(env, False, outcome::INSUFFICIENT, &message, now)).await?;
-        }
-        return settle(world, run, &message, could_fit).await;
     }
+}
+
+/// Writes down where every share of the gang is held.
+async fn hold(world: &World, walk: &mut Walk) -> Result<Next, ReconcileError> {
     failpoint::pass("run.admitted");
-    for (name, share) in held {
-        schedule(world, &name, |env, now| outcome::held(env, share, now)).await?;
+    while let Some((name, held)) = walk.held.pop_first() {
+        schedule(world, &name, |env, now| outcome::placed(env, &held.placed, held.share, now)).await?;
         failpoint::pass("run.scheduled");
     }
+    *walk = Walk::default();
     Ok(Next::Look)
 }
 
-/// Gives holds back. One whose reply is lost ages out, and goes with its environment at the latest.
-async fn give_back(world: &World, groups: &[Group]) -> Result<(), ReconcileError> {
-    for group in groups {
-        let Some(driver) = world.drivers.get(&group.target.runtime.backend) else { continue };
-        for want in &group.wants {
-            driver.remove(&group.target, &want.key).await?;
+/// Gives holds back. One that stays, since its daemon does not answer, ages out.
+async fn give_back(world: &World, holds: Vec<(Target, BoxKey)>) {
+    for (target, key) in holds {
+        let Some(driver) = world.drivers.get(&target.runtime.backend) else { continue };
+        if let Err(error) = driver.remove(&target, &key).await {
+            tracing::warn!(role = key.role, "a share that is not needed is left to age out: {error}");
         }
     }
-    Ok(())
 }
 
 async fn schedule(

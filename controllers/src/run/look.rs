@@ -1,9 +1,11 @@
 //! Seeing what a run's plan needs.
 
 use super::plan::{Observed, environment_name, under};
-use super::refusal::Runtimes;
+use super::refusal::{Runtimes, harness_on};
+use super::walk::Walk;
 use crate::core::ReconcileError;
 use crate::environment::plan::owner_run;
+use crate::placement;
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::{RunnerState, World};
@@ -41,6 +43,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     let mut runtimes = BTreeMap::new();
     let mut saved = Saved::default();
     let mut flow = None;
+    let mut places = BTreeMap::new();
     let mut agents = Ok(());
     if !complete && !going && runner.is_none() {
         for request in run.spec.environments.values() {
@@ -58,6 +61,16 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             agents = world.runners.check(&run.spec, flow, &caller).await;
             agents = agents.and(workdirs(world, run, &runtimes, &caller).await);
         }
+        for (role, request) in &run.spec.environments {
+            let asked = request.place();
+            let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), &caller).await?;
+            if let Ok(flow) = &found {
+                for place in of_role.iter_mut().skip(1) {
+                    place.harness = harness_on(run, flow, role, &place.runtime, &place.spec);
+                }
+            }
+            places.insert(environment_name(run.name(), role), of_role);
+        }
         flow = Some(found);
     }
     Ok(Observed {
@@ -69,6 +82,8 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         runtimes,
         saved,
         settings,
+        places,
+        walk: Walk::default(),
         owned,
         taken,
         runner,

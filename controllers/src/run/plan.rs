@@ -2,15 +2,19 @@
 
 use super::FINALIZER;
 use super::refusal::{self, Runtimes};
+use super::walk::{self, Next, Walk};
 use crate::core::Action;
-use crate::environment::plan::{address_of, admission_pause, is_down, remaining, target_of, want_of};
+use crate::environment::plan::{address_of, admission_pause, is_down, remaining};
 use crate::environment::{self, ROLE_LABEL, outcome};
+use crate::placement::{Place, Placed};
 use crate::target::{Saved, known_endpoint};
 use crate::world::RunnerState;
 use crate::{ABANDON, CANCEL};
 use hmz_api::condition::ConditionStatus::{False, True};
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::condition::{ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, IMAGE_READY, READY, RUNNING, SCHEDULED};
+use hmz_api::kinds::condition::{
+    ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, READY, RUNNING, SCHEDULED,
+};
 use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, FlowSpec, RestartPolicy, RoleStatus, Run, RunStatus};
 use hmz_api::launch::{CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Kind, OwnerReference, Resource};
@@ -47,6 +51,10 @@ pub struct Observed {
     pub saved: Saved,
     /// What is wrong with settings.yaml, beside entries that are there: why a runtime may be missing.
     pub settings: Vec<String>,
+    /// Where each of its environments may be put, in the order that is tried, by the environment's name.
+    pub places: BTreeMap<String, Vec<Place>>,
+    /// What was asked of them in this pass.
+    pub walk: Walk,
     /// The environments it owns, by name.
     pub owned: BTreeMap<String, Resource<Environment>>,
     /// Names of its environments that belong to somebody else.
@@ -75,6 +83,12 @@ pub struct Group {
     pub names: Vec<String>,
     /// What each asks for.
     pub wants: Vec<Want>,
+    /// The daemon's address; `None`: it is asked for it first.
+    pub endpoint: Option<String>,
+    /// What each is when its share is held.
+    pub placed: Vec<Placed>,
+    /// Whether some of them may go elsewhere when all of them together do not fit.
+    pub may_part: bool,
 }
 
 /// One step. Each can be begun again.
@@ -88,8 +102,19 @@ pub enum Step {
     AddFinalizer,
     /// Make the environments that are not there yet.
     CreateEnvironments(Vec<Resource<Environment>>),
-    /// Ask for the shares of all, runtime by runtime, all or none.
-    Admit(Vec<Group>),
+    /// Ask one daemon for the shares of what goes there, and note what it says.
+    Admit(Box<Group>),
+    /// Every share is held: write down where.
+    Hold,
+    /// One of them can be held nowhere: give the others' back. It is refused or waits, as it says.
+    NoRoom {
+        /// Why.
+        message: String,
+        /// Whether that may change.
+        could_fit: bool,
+        /// The environments that hold nothing now.
+        names: Vec<String>,
+    },
     /// Make the journal's directory.
     OpenEpic,
     /// Start the runner.
@@ -276,8 +301,11 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         let name = environment_name(run.name(), role);
         match (seen.owned.contains_key(&name), run.status.environments.get(role)) {
             (true, _) => {
-                let place = run.spec.environments.get(role).map(|r| r.place().runtime);
-                run.status.environments.insert(role.clone(), RoleStatus { environment: Some(name), used: place });
+                let used = seen.owned.get(&name).and_then(|e| e.status.used.clone());
+                let used = used.or_else(|| run.spec.environments.get(role).map(|r| r.place().runtime));
+                let scheduled = seen.owned.get(&name).and_then(|e| e.status.conditions.get(SCHEDULED));
+                let fell_back = scheduled.filter(|c| c.reason == FELL_BACK).map(|c| c.message.clone());
+                run.status.environments.insert(role.clone(), RoleStatus { environment: Some(name), used, fell_back });
             }
             (false, Some(_)) => {
                 complete(run, Outcome::Failed, &format!("environment '{name}' was deleted"), now);
@@ -314,6 +342,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         flow: flow.clone(),
         task: run.spec.task.clone(),
         agents: run.spec.agents.clone(),
+        envs: run.spec.environments.iter().map(|(role, request)| (role.clone(), request.as_given())).collect(),
         boxes,
         params: run.spec.params.clone(),
         epic,
@@ -335,6 +364,7 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
         cpus: place.cpus.or(asked.cpus),
         memory: place.memory.or(asked.memory),
         gpus: place.gpus.or(asked.gpus),
+        gpu_memory: place.gpu_memory.or(asked.gpu_memory),
         restart: RestartPolicy::Never,
     };
     let mut env = Resource::<Environment>::new(environment_name(run.name(), role), spec);
@@ -391,24 +421,21 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
         }
     }
     // an address that only the daemon's machine can tell is found out by the environment's controller first
-    if gang.iter().any(|e| e.status.endpoint.is_none()) {
+    let several = |e: &Resource<Environment>| seen.places.get(&e.metadata.name).is_some_and(|p| p.len() > 1);
+    if gang.iter().any(|e| e.status.endpoint.is_none() && !several(e)) {
         return Step::Wait(Action::await_change());
     }
     if let Some(rest) = gang.iter().filter_map(|e| admission_pause(e, seen.now)).max() {
         return Step::Wait(Action::requeue(rest));
     }
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-    for env in gang {
-        let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
-        let spec = seen.runtimes.get(used).and_then(Option::as_ref).map(|r| &r.spec);
-        let target = target_of(env, spec);
-        // in the order of names, so that two runs that span the same daemons do not hold half each for long
-        let place = format!("{} {}", used.resource_name(), env.status.endpoint.as_deref().unwrap_or_default());
-        let group = groups.entry(place).or_insert_with(|| Group { target, names: Vec::new(), wants: Vec::new() });
-        group.names.push(env.metadata.name.clone());
-        group.wants.push(want_of(env, spec, &seen.instance));
+    match walk::next(gang, &seen.places, &seen.walk, &seen.instance, seen.now) {
+        Next::Ask(group) => Step::Admit(group),
+        Next::AllHeld => Step::Hold,
+        Next::Nowhere { message, could_fit } => {
+            let without = gang.iter().filter(|e| !e.status.conditions.is_true(SCHEDULED));
+            Step::NoRoom { message, could_fit, names: without.map(|e| e.metadata.name.clone()).collect() }
+        }
     }
-    Step::Admit(groups.into_values().collect())
 }
 
 /// No room was found: it is refused or waits, as it says. `could_fit`: whether it would on an empty daemon.

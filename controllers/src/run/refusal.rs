@@ -4,7 +4,7 @@ use crate::target::{Saved, not_saved, unsupported};
 use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::EnvSpec;
 use hmz_api::kinds::condition::COMPLETE;
-use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, Step};
+use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSpec, Step};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_manifest::nearest;
 use std::collections::BTreeMap;
@@ -142,7 +142,8 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
         return refused(not_saved(&place.runtime, Some(role))).map_err(|error| hints.fold(error, Error::hint));
     }
     let spec = saved.map(|r| r.spec.clone()).unwrap_or_default();
-    if let Some(why) = unsupported(&place.runtime, &spec, is_driven) {
+    // one that has others to fall back to is passed over for that
+    if let Some(why) = unsupported(&place.runtime, &spec, is_driven).filter(|_| spec.fallback.is_empty()) {
         return refused(why);
     }
     if let Some(why) = saved.and_then(crate::runtime::unreadable) {
@@ -158,7 +159,30 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     }
 }
 
-/// Whether an agent can work in an environment: for now its CLI has to run here.
+/// Why an agent's CLI cannot run for work on a runtime, if so: for now it has to run here.
+fn cannot_run(cli: &str, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
+    let why = match &saved.harness {
+        Harness::Local => return None,
+        Harness::Env => "a CLI in the environment is not supported yet",
+        Harness::On(_) => "a CLI in a second environment is not supported yet",
+    };
+    let (at, setting) = (runtime.at(), &saved.harness);
+    Some(format!(
+        "{at}: {cli}'s harness cannot run where its harness setting ({setting}) says: {why}; set the harness of the runtime it is on to local"
+    ))
+}
+
+/// Why no agent that works in a role could do so on that runtime, if so.
+pub fn harness_on(run: &Resource<Run>, flow: &FlowSpec, role: &str, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
+    flow.steps.iter().find_map(|step| match step {
+        Step::Turn { agent, environment, .. } if environment == role => {
+            cannot_run(&run.spec.agents.get(agent)?.cli, runtime, saved)
+        }
+        _ => None,
+    })
+}
+
+/// Whether an agent can work in an environment.
 fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runtimes, names: &Saved) -> Result<(), Error> {
     let (Some(spec), Some(request)) = (run.spec.agents.get(agent), run.spec.environments.get(environment)) else {
         let what = format!("{}: a turn of '{agent}' in '{environment}' names a role the flow does not have", run.spec.flow);
@@ -167,15 +191,7 @@ fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runti
     let place = request.place();
     let runtime = &place.runtime;
     let saved = runtimes.get(runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
-    let why = match &saved.harness {
-        Harness::Local => return Ok(()),
-        Harness::Env => "a CLI in the environment is not supported yet".to_owned(),
-        Harness::On(_) => "a CLI in a second environment is not supported yet".to_owned(),
-    };
-    let (at, cli, setting) = (runtime.at(), &spec.cli, &saved.harness);
-    let text = format!(
-        "{at}: {cli}'s harness cannot run where its harness setting ({setting}) says: {why}; set the harness of the runtime it is on to local"
-    );
+    let Some(text) = cannot_run(&spec.cli, runtime, &saved) else { return Ok(()) };
     let name = runtime.name.as_deref().unwrap_or("here");
     let workdir = place.workdir.as_deref().unwrap_or_default();
     let slash = if workdir.is_empty() || workdir.starts_with('/') { "" } else { "/" };

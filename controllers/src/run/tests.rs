@@ -2,6 +2,7 @@
 
 use super::plan::{Observed, Plan, Step, environment_name, no_room, plan};
 use super::refusal::{self, check, message};
+use super::walk::Walk;
 use super::{FINALIZER, plan::complete};
 use crate::environment::outcome;
 use crate::target::Saved;
@@ -152,6 +153,8 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         runtimes: runtimes(&[("docker:here", local())], run),
         saved: Saved::default(),
         settings: Vec::new(),
+        places: BTreeMap::new(),
+        walk: Walk::default(),
         owned: BTreeMap::new(),
         taken: Vec::new(),
         runner: None,

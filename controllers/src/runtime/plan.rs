@@ -6,6 +6,8 @@ use hmz_api::kinds::{Holder, Runtime, RuntimeStatus};
 use hmz_api::{Cpus, Memory, Resource};
 use hmz_drivers::{BoxState, DriverError, Facts, ObservedBox, Purpose};
 use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
 
 /// Condition of a runtime of settings.yaml: whether its entry can be read.
 pub const READABLE: &str = "Readable";
@@ -19,6 +21,8 @@ pub struct Observed {
     pub at: String,
     /// The value of its boxes' provider label.
     pub provider: String,
+    /// The names of the runs there are, by uid.
+    pub runs: BTreeMap<Uuid, String>,
     /// What the daemon said; `Err(None)` when there is none to ask.
     pub daemon: Result<(Facts, Vec<ObservedBox>), Option<DriverError>>,
 }
@@ -49,16 +53,24 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
         }
         Ok((facts, boxes)) => {
             status.conditions.set(REACHABLE, True, "Answered", "", generation, now);
-            let short = shortages(runtime, &seen.at, facts);
-            if short.is_empty() {
+            let holding = holding(boxes);
+            let listed = facts.gpus.clone().unwrap_or_default();
+            let gpus = if runtime.spec.gpus.is_empty() { &listed } else { &runtime.spec.gpus };
+            let (less, over) = (shortages(runtime, &seen.at, facts), overcommitted(runtime, seen, facts, &holding));
+            let reason = if over.is_empty() { "TooLittle" } else { "OverCommitted" };
+            let said: Vec<String> = over.into_iter().chain(less).collect();
+            if said.is_empty() {
                 status.conditions.set(SUFFICIENT, True, "Enough", "", generation, now);
             } else {
-                status.conditions.set(SUFFICIENT, False, "TooLittle", short.join("; "), generation, now);
+                status.conditions.set(SUFFICIENT, False, reason, said.join("; "), generation, now);
             }
             status.version = Some(facts.version.clone());
             status.cpus = Some(facts.cpus);
             status.memory = Some(facts.memory);
-            let holding: Vec<&ObservedBox> = boxes.iter().filter(|b| holds(b)).collect();
+            status.gpus.clone_from(gpus);
+            let held: BTreeSet<&String> = holding.iter().flat_map(|b| &b.share.gpus).collect();
+            let all = held.iter().any(|id| *id == "all");
+            status.held_gpus = if all { gpus.clone() } else { held.into_iter().cloned().collect() };
             let cpus = holding.iter().filter_map(|b| b.share.cpus).map(Cpus::millis).sum();
             let memory = holding.iter().filter_map(|b| b.share.memory).map(Memory::bytes).fold(0, u64::saturating_add);
             status.held_cpus = Some(Cpus::from_millis(cpus));
@@ -68,7 +80,7 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
             own.sort();
             own.dedup();
             status.containers = u32::try_from(own.len()).ok();
-            status.holders = holding.iter().map(|b| holder(b)).collect();
+            status.holders = holding.iter().map(|b| holder(b, &seen.runs)).collect();
             status.holders.sort_by(|a, b| a.name.cmp(&b.name));
         }
     }
@@ -80,8 +92,59 @@ fn name_of(one: &ObservedBox) -> &str {
     if one.key.is_some() { "" } else { &one.name }
 }
 
-fn holder(one: &ObservedBox) -> Holder {
+/// Who holds a share; of a box and the hold it replaces, the box.
+fn holding(boxes: &[ObservedBox]) -> Vec<&ObservedBox> {
+    let boxed = |hold: &ObservedBox| {
+        let same = |b: &ObservedBox| b.purpose == Purpose::Box && b.key == hold.key && holds(b);
+        hold.purpose == Purpose::Hold && hold.key.is_some() && boxes.iter().any(same)
+    };
+    boxes.iter().filter(|b| holds(b) && !boxed(b)).collect()
+}
+
+/// What is handed out beyond what there is, and to whom. Holds are left out: one that nobody renews counts no more, and is
+/// still there.
+fn overcommitted(runtime: &Resource<Runtime>, seen: &Observed, facts: &Facts, holding: &[&ObservedBox]) -> Vec<String> {
+    let (at, spec) = (&seen.at, &runtime.spec);
+    let run: Vec<&ObservedBox> = holding.iter().filter(|b| b.purpose != Purpose::Hold).copied().collect();
+    let to = |part: &dyn Fn(&ObservedBox) -> Option<String>| {
+        let of = |b: &&ObservedBox| part(b).map(|part| format!("{part} to {} on {}", b.name, b.host));
+        run.iter().filter_map(of).collect::<Vec<_>>().join(", ")
+    };
+    let mut said = Vec::new();
+    let has = spec.cpus.unwrap_or(facts.cpus);
+    let out: u64 = run.iter().filter_map(|b| b.share.cpus).map(Cpus::millis).fold(0, u64::saturating_add);
+    if out > has.millis() {
+        let to = to(&|b| b.share.cpus.map(|c| format!("{c} CPUs")));
+        said.push(format!("{at} has handed out {} CPUs, and has {has}: {to}", Cpus::from_millis(out)));
+    }
+    let has = spec.memory.unwrap_or(facts.memory);
+    let out: u64 = run.iter().filter_map(|b| b.share.memory).map(Memory::bytes).fold(0, u64::saturating_add);
+    if out > has.bytes() {
+        let to = to(&|b| b.share.memory.map(Memory::in_words));
+        said.push(format!(
+            "{at} has handed out {} of memory, and has {}: {to}",
+            Memory::from_bytes(out).in_words(),
+            has.in_words()
+        ));
+    }
+    let ids: BTreeSet<&String> = run.iter().flat_map(|b| &b.share.gpus).collect();
+    for id in ids {
+        if run.iter().filter(|b| b.share.gpus.contains(id)).count() > 1 {
+            let to = to(&|b| b.share.gpus.contains(id).then(|| format!("GPU {id}")));
+            said.push(format!("{at} has handed out GPU {id} more than once: {to}"));
+        }
+    }
+    let own = run.iter().filter(|b| b.provider == seen.provider).count() as u64;
+    if let Some(may) = spec.max_containers.filter(|may| *may > 0 && u64::from(*may) < own) {
+        said.push(format!("{at} runs {own} containers, and may run {may}"));
+    }
+    said
+}
+
+fn holder(one: &ObservedBox, runs: &BTreeMap<Uuid, String>) -> Holder {
     Holder {
+        gpus: one.share.gpus.clone(),
+        run: one.run.map(|uid| runs.get(&uid).cloned().unwrap_or_else(|| uid.to_string())),
         name: one.name.clone(),
         host: one.host.clone(),
         role: one.role.clone(),
@@ -106,7 +169,6 @@ mod tests {
     use super::*;
     use hmz_api::kinds::{RuntimeSpec, Share};
     use hmz_drivers::{BoxKey, Exit};
-    use uuid::Uuid;
 
     fn listed(name: &str, purpose: Purpose, uid: u128, cpus: u64, state: BoxState) -> ObservedBox {
         let key = BoxKey { instance: "us".into(), uid: Uuid::from_u128(uid), incarnation: 1, role: "box".into() };
@@ -141,7 +203,8 @@ mod tests {
         ];
         let facts = Facts { version: "20.10".into(), cpus: Cpus::whole(4), ..Facts::default() };
         let now = Timestamp::UNIX_EPOCH;
-        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), daemon: Ok((facts, boxes)) };
+        let runs = BTreeMap::new();
+        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes)) };
         runtime.status = plan(&runtime, &seen);
         assert_eq!((runtime.status.held_cpus, runtime.status.containers), (Some(Cpus::whole(4)), Some(3)));
         let holders: Vec<&str> = runtime.status.holders.iter().map(|h| h.name.as_str()).collect();
@@ -155,5 +218,42 @@ mod tests {
         let error = DriverError::Unreachable { at: "docker@here".into(), why: "refused".into() };
         let gone = plan(&runtime, &Observed { daemon: Err(Some(error)), ..later });
         assert!(gone.conditions.is_false(REACHABLE) && gone.cpus == runtime.status.cpus);
+    }
+
+    #[test]
+    fn what_is_handed_out_beyond_what_there_is_is_said_with_to_whom() {
+        let gib = |n: u64| Some(Memory::from_bytes(n << 30));
+        let spec = RuntimeSpec { cpus: Some(Cpus::whole(4)), memory: gib(8), max_containers: Some(1), ..RuntimeSpec::default() };
+        let runtime = Resource::<Runtime>::new("docker:here", spec);
+        let mut boxes = vec![
+            listed("b", Purpose::Box, 1, 3, BoxState::Running(1)),
+            listed("theirs", Purpose::Foreign, 0, 2, BoxState::Running(2)),
+            listed("b-hold", Purpose::Hold, 1, 3, BoxState::Created),
+            listed("c-hold", Purpose::Hold, 2, 4, BoxState::Created),
+        ];
+        boxes[0].share = Share { memory: gib(6), gpus: vec!["0".into(), "1".into()], ..boxes[0].share.clone() };
+        boxes[0].run = Some(Uuid::from_u128(9));
+        boxes[1].share = Share { memory: gib(3), gpus: vec!["1".into()], ..boxes[1].share.clone() };
+        boxes[1].run = Some(Uuid::from_u128(8));
+        let facts = Facts { cpus: Cpus::whole(8), memory: Memory::from_bytes(16 << 30), ..Facts::default() };
+        let runs = BTreeMap::from([(Uuid::from_u128(9), "fix-add".to_owned())]);
+        let now = Timestamp::UNIX_EPOCH;
+        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes)) };
+        let status = plan(&runtime, &seen);
+        let said = status.conditions.get(SUFFICIENT).unwrap();
+        assert_eq!((said.status, said.reason.as_str()), (False, "OverCommitted"));
+        assert_eq!(
+            said.message,
+            "docker@here has handed out 5 CPUs, and has 4: 3 CPUs to b on host, 2 CPUs to theirs on host; \
+             docker@here has handed out 9 GiB of memory, and has 8 GiB: 6 GiB to b on host, 3 GiB to theirs on host; \
+             docker@here has handed out GPU 1 more than once: GPU 1 to b on host, GPU 1 to theirs on host; \
+             docker@here runs 2 containers, and may run 1"
+        );
+        // a box and its hold are one holder, and a hold of its own is one too
+        let holders: Vec<&str> = status.holders.iter().map(|h| h.name.as_str()).collect();
+        assert_eq!((holders, status.held_cpus), (vec!["b", "c-hold", "theirs"], Some(Cpus::whole(9))));
+        assert_eq!(status.held_gpus, ["0", "1"]);
+        let runs: Vec<Option<&str>> = status.holders.iter().map(|h| h.run.as_deref()).collect();
+        assert_eq!(runs, [Some("fix-add"), None, Some("00000000-0000-0000-0000-000000000008")]);
     }
 }

@@ -16,6 +16,11 @@ pub fn never(broken: &Mutex<Vec<String>>) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Whether it may go to another runtime than the one it names.
+fn falls(sim: &Sim, env: &Resource<Environment>) -> bool {
+    sim.falls && env.spec.runtime.name.as_deref() == Some("a")
+}
+
 fn asked(env: &Resource<Environment>) -> u64 {
     env.spec.cpus.map_or(0, Cpus::millis)
 }
@@ -45,13 +50,27 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
         let conditions = &env.status.conditions;
         if conditions.is_true(condition::READY) {
             wanted.insert(key_of(env, INSTANCE));
-            assert_eq!(env.status.used.as_ref(), Some(&env.spec.runtime), "{env:#?}");
+            let used = env.status.used.as_ref().unwrap();
+            let scheduled = conditions.get(condition::SCHEDULED).unwrap();
+            if *used == env.spec.runtime {
+                assert!(scheduled.reason == "Held" && env.status.passed_over.is_empty(), "{env:#?}");
+            } else {
+                assert!(falls(sim, env) && used.name.as_deref() == Some("b") && scheduled.reason == "FellBack", "{env:#?}");
+                let passed: Vec<String> = env.status.passed_over.iter().map(|p| p.runtime.to_string()).collect();
+                assert_eq!(passed, ["docker:a", "swarm:none"], "{env:#?}");
+                assert!(scheduled.message.ends_with("; using docker:b"), "{env:#?}");
+            }
             assert_eq!(env.status.share.as_ref().map(|s| s.cpus), Some(env.spec.cpus), "{env:#?}");
             continue;
         }
         let ready = conditions.get(condition::READY).unwrap_or_else(|| panic!("says nothing: {env:#?}"));
         let excused = match ready.reason.as_str() {
             "Refused" => env.spec.image.as_deref() == Some(NO_IMAGE),
+            // it can be held nowhere, or could be where its image is not to be had
+            "Insufficient" if falls(sim, env) && env.metadata.owner_references.is_empty() => {
+                env.spec.image.as_deref() == Some(NO_IMAGE) || sim.daemons.iter().all(|d| free(d) < asked(env))
+            }
+            "Insufficient" if falls(sim, env) => true,
             "Insufficient" => sim.daemons.iter().any(|d| {
                 let here = |e: &Resource<Environment>| e.status.endpoint == Some(format!("unix:///{}.sock", d.name));
                 let gang = gang(env, &environments).into_iter().filter(|e| here(e)).map(asked).sum::<u64>();
@@ -111,6 +130,9 @@ fn gang<'a>(env: &'a Resource<Environment>, all: &'a [Resource<Environment>]) ->
 
 /// Whether an environment waits for the cause of a refusal to go away.
 pub async fn any_refused(sim: &Sim) -> bool {
-    let refused = |e: &Resource<Environment>| e.status.conditions.get(condition::READY).is_some_and(|c| c.reason == "Refused");
+    let refused = |e: &Resource<Environment>| {
+        let waits = e.spec.image.as_deref() == Some(NO_IMAGE) && !e.status.passed_over.is_empty();
+        waits || e.status.conditions.get(condition::READY).is_some_and(|c| c.reason == "Refused")
+    };
     sim.store.list::<Environment>().await.unwrap().iter().any(refused)
 }

@@ -32,15 +32,19 @@ pub struct Sim {
     pub files: Arc<FakeFiles>,
     lies: Arc<AtomicBool>,
     settings: watch::Sender<SettingsSnapshot>,
+    /// Whether the runtime `a` falls back to `b`, with one between them that is none.
+    pub falls: bool,
     world: World,
     running: Option<Running>,
     told: Vec<String>,
     loud: bool,
 }
 
-fn settings(all: bool) -> SettingsSnapshot {
+fn settings(all: bool, falls: bool) -> SettingsSnapshot {
     let at = |path: &str| RuntimeSpec { endpoint: Endpoint::Unix(path.into()), ..RuntimeSpec::default() };
-    let mut runtimes = vec![(RuntimeRef::named(Backend::Docker, "a"), Ok(at("/a.sock")))];
+    let list = ["swarm:none", "docker:b"].map(|f| f.parse().unwrap());
+    let a = RuntimeSpec { fallback: if falls { list.into() } else { Vec::new() }, ..at("/a.sock") };
+    let mut runtimes = vec![(RuntimeRef::named(Backend::Docker, "a"), Ok(a))];
     if all {
         runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
         runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
@@ -76,7 +80,7 @@ impl Sim {
             Arc::new(FakeRunners { dice: dice.clone(), lies: lies.clone(), runners: Mutex::default(), broken: Mutex::default() });
         let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
         let driver: Arc<dyn Driver> = Arc::new(Liar { daemons: daemons.clone(), dice: dice.clone(), lies: lies.clone() });
-        let (settings, receiver) = watch::channel(settings(true));
+        let (settings, receiver) = watch::channel(settings(true, !seed.is_multiple_of(3)));
         let world = World {
             store: store.clone(),
             drivers: BTreeMap::from([(Backend::Docker, driver)]),
@@ -93,7 +97,21 @@ impl Sim {
         };
         let loud = std::env::var_os("HMZ_SIM_LOG").is_some();
         let told = Vec::new();
-        Self { dice, store, clock, daemons, runners, files, lies, settings, world, running: None, told, loud }
+        Self {
+            dice,
+            store,
+            clock,
+            daemons,
+            runners,
+            files,
+            lies,
+            settings,
+            falls: !seed.is_multiple_of(3),
+            world,
+            running: None,
+            told,
+            loud,
+        }
     }
 
     fn start(&mut self) {
@@ -163,6 +181,7 @@ impl Sim {
             cpus: Some(Cpus::whole(1 + self.dice.below(3))),
             memory: None,
             gpus: None,
+            gpu_memory: None,
             restart: if self.dice.one_in(2) { RestartPolicy::Always } else { RestartPolicy::Never },
         };
         let made = self.store.create(Resource::<Environment>::new(&name, spec.clone())).await;
@@ -180,6 +199,7 @@ impl Sim {
                 cpus: Some(Cpus::whole(1 + sim.dice.below(2))),
                 memory: None,
                 gpus: None,
+                gpu_memory: None,
             })
         };
         let spec = RunSpec {
@@ -257,7 +277,7 @@ impl Sim {
     }
 
     fn edit_settings(&mut self) {
-        let mut new = settings(self.dice.one_in(2));
+        let mut new = settings(self.dice.one_in(2), self.falls);
         new.problem = self.dice.one_in(3).then(|| "line 3: not YAML".into());
         self.tell(format!("settings.yaml: {} entries, problem {:?}", new.runtimes.len(), new.problem));
         self.settings.send_replace(new);
@@ -279,7 +299,7 @@ impl Sim {
     /// Nobody does anything any more and nobody lies: everything comes right.
     async fn peace(&mut self) {
         self.lies.store(false, Ordering::Relaxed);
-        self.settings.send_replace(settings(true));
+        self.settings.send_replace(settings(true, self.falls));
         let everything_goes = self.dice.one_in(2);
         for daemon in &self.daemons {
             daemon.state().unreachable = false;

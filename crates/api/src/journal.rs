@@ -68,6 +68,9 @@ pub enum Event {
         uid: String,
         /// The flow's name.
         flow: String,
+        /// Role → where it was put, as that was given, such as `docker@here/home/me/p`.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        envs: BTreeMap<String, String>,
         /// Role → the runtime really used, such as `docker:here`.
         used: BTreeMap<String, String>,
     },

@@ -7,7 +7,7 @@ mod run;
 mod runtime;
 
 pub use any::AnyResource;
-pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, RestartPolicy, Share};
+pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
 pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowParam, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
 pub use runtime::{
@@ -18,6 +18,8 @@ pub use runtime::{
 pub mod condition {
     /// Environment: its share is held and its runtime chosen.
     pub const SCHEDULED: &str = "Scheduled";
+    /// Reason of [`SCHEDULED`]: another runtime than the one that was named holds the share; the message says why and which.
+    pub const FELL_BACK: &str = "FellBack";
     /// Environment: the image is on the daemon.
     pub const IMAGE_READY: &str = "ImageReady";
     /// Environment: the box was created and started.

@@ -51,6 +51,9 @@ pub struct RunLaunch {
     pub task: String,
     /// Role → agent.
     pub agents: BTreeMap<String, AgentSpec>,
+    /// Role → where it was put, as that was given.
+    #[serde(default)]
+    pub envs: BTreeMap<String, String>,
     /// Role → box.
     pub boxes: BTreeMap<String, BoxAddress>,
     /// Parameters and budget.

@@ -16,6 +16,7 @@ fn every() -> Vec<Event> {
             run: "r".into(),
             uid: "u".into(),
             flow: "f".into(),
+            envs: BTreeMap::from([("box".into(), "docker@here/w".into())]),
             used: BTreeMap::from([("box".into(), "docker:here".into())]),
         },
         Event::Placed { text: t() },

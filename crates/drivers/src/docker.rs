@@ -47,8 +47,9 @@ use way::Way;
 
 /// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
 pub async fn answers(endpoint: &str, within: Duration) -> bool {
-    let Some(socket) = endpoint.strip_prefix("unix://") else { return false };
-    Api::new(PathBuf::from(socket), within).negotiate().await.is_ok()
+    let Some(socket) = endpoint.strip_prefix("unix://") else { return true };
+    let road = Arc::new(Road::Unix(PathBuf::from(socket)));
+    Api::new(road, endpoint.to_owned(), within).negotiate().await.is_ok()
 }
 
 /// Who makes containers.
@@ -170,6 +171,8 @@ impl Driver for DockerDriver {
             memory,
             rootless: session.machine().await?.rootless,
             runtimes,
+            gpus: gpus::listed(&info),
+            gpu_names: gpus::names(&info),
             endpoint: session.api.address(),
             now: text("SystemTime").parse().ok(),
         })

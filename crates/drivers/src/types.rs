@@ -45,6 +45,8 @@ pub struct Want {
     pub memory: Option<Memory>,
     /// GPUs asked for.
     pub gpus: Option<u32>,
+    /// Memory each of them is to have at least.
+    pub gpu_memory: Option<Memory>,
 }
 
 /// Why there is no room. `Display` is the seed's sentence: `docker@gpubox has 4 of 4 CPUs free, and 'box' asks for 8`.
@@ -188,6 +190,10 @@ pub struct Facts {
     pub rootless: bool,
     /// OCI runtimes it knows.
     pub runtimes: Vec<String>,
+    /// The GPUs it lists, in order; `None`: it has some and lists none.
+    pub gpus: Option<Vec<String>>,
+    /// Every id a GPU is listed by.
+    pub gpu_names: Vec<String>,
     /// The address it was reached at.
     pub endpoint: String,
     /// Its clock.

@@ -98,7 +98,8 @@ pub async fn run(
     let journal = Writer::open(Path::new(&launch.epic)).map_err(cannot)?;
     let used = launch.boxes.iter().map(|(role, address)| (role.clone(), address.used.clone())).collect();
     let (name, uid, flow) = (launch.name.clone(), launch.uid.to_string(), launch.flow_name.clone());
-    journal.write(&About::default(), Event::Began { run: name, uid, flow, used }).map_err(cannot)?;
+    let envs = launch.envs.clone();
+    journal.write(&About::default(), Event::Began { run: name, uid, flow, envs, used }).map_err(cannot)?;
 
     let stop = CancellationToken::new();
     let why: OnceLock<Why> = OnceLock::new();

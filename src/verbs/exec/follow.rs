@@ -39,6 +39,7 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
     let mut records = client.journal(&run, 0, true, true).await?.boxed();
     let mut ticks = tokio::time::interval(TICK);
     let (mut seen, mut lost) = (0, 0);
+    let mut moved = BTreeSet::new();
     loop {
         // each branch may be dropped at its await: the streams keep what they have read
         let next = tokio::select! {
@@ -46,9 +47,11 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
             Some(line) = environments.next(), if seen == 0 => {
                 if let Ok(WatchLine::Modified(AnyResource::Environment(environment))) = line
                     && owned_by(&environment, uid)
-                    && let Some((stage, detail)) = waits_for(&environment)
                 {
-                    progress.say(&stage, &detail);
+                    tell_moved(&environment, &mut moved, &progress);
+                    if let Some((stage, detail)) = waits_for(&environment) {
+                        progress.say(&stage, &detail);
+                    }
                 }
                 continue;
             }
@@ -59,6 +62,16 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
         };
         match next {
             Some(Ok(record)) => {
+                if seen == 0 {
+                    // the journal may be heard of before the last changes of its environments
+                    for one in client.list("Environment").await? {
+                        if let AnyResource::Environment(environment) = one
+                            && owned_by(&environment, uid)
+                        {
+                            tell_moved(&environment, &mut moved, &progress);
+                        }
+                    }
+                }
                 (seen, lost) = (seen + 1, 0);
                 progress.note(&record);
                 transcript.show(&record, Some(&progress));
@@ -98,6 +111,16 @@ async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
 
 fn owned_by(environment: &Resource<Environment>, run: Option<Uuid>) -> bool {
     run.is_some_and(|uid| environment.metadata.owner_references.iter().any(|owner| owner.uid == uid))
+}
+
+/// Says, once, that an environment is on another runtime than the one that was named, and why.
+fn tell_moved(environment: &Resource<Environment>, moved: &mut BTreeSet<String>, progress: &show::Progress) {
+    let scheduled = environment.status.conditions.get(condition::SCHEDULED).filter(|c| c.reason == condition::FELL_BACK);
+    if let Some(scheduled) = scheduled
+        && moved.insert(scheduled.message.clone())
+    {
+        progress.note_aside("exec", &scheduled.message);
+    }
 }
 
 /// The first condition that does not hold yet and has something to say.

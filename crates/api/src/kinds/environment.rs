@@ -53,6 +53,9 @@ pub struct EnvironmentSpec {
     /// How many GPUs its share has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
+    /// Memory each of them is to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
     /// What happens when the box dies.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart: RestartPolicy,
@@ -77,6 +80,36 @@ pub struct Share {
     pub gpus: Vec<String>,
 }
 
+/// Why a runtime was passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PassedFor {
+    /// Nothing can be started there, whatever it has: it is not saved, cannot be read, is not driven yet.
+    Unusable,
+    /// It has no room now.
+    Full,
+    /// It never has as much.
+    TooSmall,
+    /// It does not answer.
+    Unreachable,
+    /// The image, the directory or the start was refused there.
+    Refused,
+}
+
+/// A runtime that could not hold an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PassedOver {
+    /// Which.
+    pub runtime: RuntimeRef,
+    /// Why, in a word.
+    pub reason: PassedFor,
+    /// Why, as it was said.
+    pub message: String,
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+}
+
 /// What an environment is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -89,6 +122,9 @@ pub struct EnvironmentStatus {
     /// The runtime it really runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<RuntimeRef>,
+    /// The runtimes before it in the order they are tried, which could not hold it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<PassedOver>,
     /// The daemon's address as resolved when it was scheduled, such as `unix:///var/run/docker.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -46,6 +46,9 @@ pub struct FlowEnvironment {
     /// GPUs it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
+    /// Memory each of them needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
 }
 
 /// A parameter of a flow. One without a default has to be given.

@@ -80,6 +80,9 @@ pub struct WorkPlace {
     /// GPUs, over the flow's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
+    /// Memory of each GPU, over the flow's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
 }
 
 /// Where an environment role is put: `docker@here/home/me/p`, or a [`WorkPlace`].
@@ -92,6 +95,18 @@ pub enum EnvironmentRequest {
 }
 
 impl EnvironmentRequest {
+    /// As it was given, in one text: `docker@here/home/me/p`.
+    pub fn as_given(&self) -> String {
+        match self {
+            Self::Text(spec) => spec.to_string(),
+            Self::Place(place) => {
+                let (at, dir) = (place.runtime.at(), place.workdir.as_deref().unwrap_or_default());
+                let slash = if dir.is_empty() || dir.starts_with('/') { "" } else { "/" };
+                format!("{at}{slash}{dir}")
+            }
+        }
+    }
+
     /// The written-out form of either.
     pub fn place(&self) -> WorkPlace {
         match self {
@@ -103,6 +118,7 @@ impl EnvironmentRequest {
                 cpus: None,
                 memory: None,
                 gpus: None,
+                gpu_memory: None,
             },
         }
     }
@@ -185,6 +201,9 @@ pub struct RoleStatus {
     /// The runtime really used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<RuntimeRef>,
+    /// Where that is not the one that was named: why, as it was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fell_back: Option<String>,
 }
 
 /// What a run is.

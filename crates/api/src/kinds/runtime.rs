@@ -232,6 +232,12 @@ pub struct Holder {
     /// Memory held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// Ids of the GPUs held.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// The run it is for: its name where it is one of this home, else its uid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 /// What a runtime is.
@@ -257,6 +263,12 @@ pub struct RuntimeStatus {
     /// Memory handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_memory: Option<Memory>,
+    /// Ids of the GPUs it hands out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// Ids of the GPUs handed out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_gpus: Vec<String>,
     /// Containers of this name that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub containers: Option<u32>,

@@ -34,7 +34,7 @@ enum Inside {
 /// # Errors
 /// The daemon does not answer, or the lock cannot be had.
 pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
-    let total = session.total().await?;
+    let total = session.total(wants.iter().any(|w| w.gpus.is_some_and(|n| n > 0))).await?;
     let began = Instant::now();
     loop {
         let lock = take_lock(session, began).await?;
@@ -71,24 +71,33 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
     let mut obsolete: Vec<&Listed> = listed.iter().filter(litter).collect();
     let mut made = Vec::new();
     let mut result = Ok(());
-    let short = capacity::check(&session.at(), total, &held, wants).err();
-    for want in wants {
+    let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, age);
+    // a box or hold that is there keeps the very GPUs it has
+    let had = |w: &Want| {
+        let current = of(&w.key).filter(stands).max_by_key(|l| (l.purpose == Purpose::Box, l.generation));
+        current.map(|l| l.share.gpus.clone()).unwrap_or_default()
+    };
+    let had: Vec<Vec<String>> = wants.iter().map(had).collect();
+    let (granted, short) = match capacity::grant(&session.at(), total, &held, wants, &had) {
+        Ok(shares) => (shares, None),
+        Err(short) => (wants.iter().map(|_| Share::default()).collect(), Some(short)),
+    };
+    for (want, share) in wants.iter().zip(&granted) {
         let holds = of(&want.key).filter(|l| l.purpose == Purpose::Hold);
         if short.is_some() {
             obsolete.extend(holds);
             continue;
         }
-        let share = share(want);
-        let there = of(&want.key).any(|l| l.purpose == Purpose::Box && l.provider == session.provider() && l.counts(now, age));
+        let there = of(&want.key).any(|l| l.purpose == Purpose::Box && stands(&l));
         // one past half its life is made anew, so that what is returned is young
-        let young = |l: &Listed| l.counts(now, age / 2) && l.share == share && l.provider == session.provider();
+        let young = |l: &Listed| l.counts(now, age / 2) && l.share == *share && l.provider == session.provider();
         let kept = holds.clone().filter(|l| !there && young(l)).max_by_key(|l| l.generation).map(|l| l.id.clone());
         obsolete.extend(holds.filter(|l| Some(&l.id) != kept.as_ref()));
         if there || kept.is_some() {
             continue;
         }
         let next = of(&want.key).map(|l| l.generation).max().unwrap_or(0) + 1;
-        match create_hold(session, &want.key, want.run, &share, next).await {
+        match create_hold(session, &want.key, want.run, share, next).await {
             Ok(id) => {
                 failpoint::pass("docker.hold");
                 made.push(id);
@@ -113,7 +122,7 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
         // what stays is removed the next time, or ages out
         let _ = session.remove_id(&one.id).await;
     }
-    Ok(Inside::Done(short.map_or_else(|| Admitted::Held(wants.iter().map(share).collect()), Admitted::Short)))
+    Ok(Inside::Done(short.map_or_else(|| Admitted::Held(granted), Admitted::Short)))
 }
 
 /// Makes the holds young again by replacing each.
@@ -152,10 +161,6 @@ pub fn aged_out(session: &Session<'_>, key: &BoxKey) -> DriverError {
 
 fn busy(session: &Session<'_>) -> DriverError {
     DriverError::Transient(format!("the admission lock of {} stays taken", session.api.address()))
-}
-
-fn share(want: &Want) -> Share {
-    Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }
 }
 
 /// Why a hold was not made.

@@ -1,15 +1,30 @@
 //! The arithmetic of admission: what is held, what is free, and the words when it is not enough. Pure.
 //!
-//! CPUs and memory are shared by every box of the daemon, whoever's it is; the number of containers is the runtime's own.
+//! CPUs, memory and GPUs are shared by every box of the daemon, whoever's it is; the number of containers is the runtime's
+//! own. GPUs are handed out whole, each by its id.
 
+use super::gpus::{ALL, bare};
 use crate::types::{Shortage, Want};
+use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory};
+use std::collections::BTreeSet;
 
 /// How many holders a refusal names before it only counts them.
 const NAMED_HOLDERS: usize = 4;
 
+/// The GPUs a runtime hands out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gpus {
+    /// Their ids, in the order they are handed out.
+    pub ids: Vec<String>,
+    /// Those of them that are bound and do not answer: they are not handed out.
+    pub silent: Vec<String>,
+    /// Memory of each, where that was saved.
+    pub memory: Option<Memory>,
+}
+
 /// What a runtime hands out in total.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Total {
     /// CPUs.
     pub cpus: Cpus,
@@ -17,6 +32,8 @@ pub struct Total {
     pub memory: Memory,
     /// Containers of this runtime's own; `None`: any number.
     pub containers: Option<u32>,
+    /// GPUs.
+    pub gpus: Gpus,
 }
 
 /// A share somebody has.
@@ -30,25 +47,29 @@ pub struct Held {
     pub cpus: Cpus,
     /// Memory; zero when none was asked for.
     pub memory: Memory,
+    /// Ids of GPUs; [`ALL`] is every one.
+    pub gpus: Vec<String>,
     /// Whether it was made through the runtime that is asked now.
     pub own: bool,
 }
 
-/// Whether all of `wants` fit beside `held`; the refusal says everything that is short, joined by `; `.
+/// The shares of `wants`, when all of them fit beside `held`; the refusal says everything that is short, joined by `; `.
+/// `had` is the GPUs each has already, which it keeps where they are still what it asks for.
 ///
 /// # Errors
 /// What is short, in the words a user reads, `at` being the runtime as `docker@gpubox`.
-pub fn check(at: &str, total: &Total, held: &[Held], wants: &[Want]) -> Result<(), Shortage> {
+pub fn grant(at: &str, total: &Total, held: &[Held], wants: &[Want], had: &[Vec<String>]) -> Result<Vec<Share>, Shortage> {
     let mut short = Vec::new();
     let mut could_fit = true;
     containers(at, total, held, wants, &mut short, &mut could_fit);
     cpus(at, total, held, wants, &mut short, &mut could_fit);
     memory(at, total, held, wants, &mut short, &mut could_fit);
-    if let Some((who, n)) = asked(wants, |w| u64::from(w.gpus.unwrap_or(0))) {
-        short.push(format!("{at} hands out no GPUs yet, and {who} {n}"));
-        could_fit = false;
+    let free = gpus(at, &total.gpus, held, wants, &mut short, &mut could_fit);
+    if !short.is_empty() {
+        return Err(Shortage { message: short.join("; "), could_fit });
     }
-    if short.is_empty() { Ok(()) } else { Err(Shortage { message: short.join("; "), could_fit }) }
+    let given = hand_out(free, wants, had);
+    Ok(wants.iter().zip(given).map(|(w, gpus)| Share { cpus: w.cpus, memory: w.memory, gpus }).collect())
 }
 
 fn containers(at: &str, total: &Total, held: &[Held], wants: &[Want], short: &mut Vec<String>, could_fit: &mut bool) {
@@ -92,6 +113,58 @@ fn memory(at: &str, total: &Total, held: &[Held], wants: &[Want], short: &mut Ve
     let holders = holders(held, |h| (h.memory != Memory::default()).then(|| h.memory.in_words()));
     let (total, want) = (total.memory.in_words(), Memory::from_bytes(want).in_words());
     short.push(format!("{at} has {free} of {total} of memory free, and {who} {want}{holders}"));
+}
+
+/// The GPUs that are free.
+fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<String>, could_fit: &mut bool) -> Vec<String> {
+    let taken: BTreeSet<&str> = held.iter().flat_map(|h| &h.gpus).map(|id| bare(id)).collect();
+    let usable: Vec<&String> = total.ids.iter().filter(|id| !total.silent.contains(id)).collect();
+    let is_free = |id: &&String| !taken.contains(ALL) && !taken.contains(bare(id));
+    let free: Vec<String> = usable.iter().copied().filter(is_free).cloned().collect();
+    let Some((who, want)) = asked(wants, |w| u64::from(w.gpus.unwrap_or(0))) else { return free };
+    if want > free.len() as u64 {
+        *could_fit &= want <= usable.len() as u64;
+        let notes = match (total.ids.len(), total.silent.as_slice()) {
+            (0, _) => " (its daemon lists no GPU by name: say which in the runtime's gpus)".to_owned(),
+            (_, []) => String::new(),
+            (_, _) if usable.is_empty() => " (no GPU of its host answers)".to_owned(),
+            (all, [one]) => {
+                format!(" ({} of the {all} GPUs it lists are usable: {one} is bound but does not answer)", usable.len())
+            }
+            (all, some) => {
+                let some = some.join(", ");
+                format!(" ({} of the {all} GPUs it lists are usable: {some} are bound but do not answer)", usable.len())
+            }
+        };
+        let holders = holders(held, |h| match h.gpus.as_slice() {
+            [] => None,
+            ids if ids.iter().any(|id| id == ALL) => Some("every GPU".to_owned()),
+            ids => Some(format!("GPU {}", ids.join(", "))),
+        });
+        short.push(format!("{at} has {} of {} GPUs free, and {who} {want}{notes}{holders}", free.len(), usable.len()));
+    }
+    let more = |w: &&Want| w.gpu_memory.zip(total.memory).is_some_and(|(asks, has)| asks > has);
+    if let (Some(most), Some(has)) = (wants.iter().filter(more).max_by_key(|w| w.gpu_memory), total.memory) {
+        let (has, asks) = (has.in_words(), most.gpu_memory.unwrap_or_default().in_words());
+        short.push(format!("{at}'s GPUs have {has} each, and '{}' asks for {asks}", most.key.role));
+        *could_fit = false;
+    }
+    free
+}
+
+/// Ids for each, out of the free ones; there are enough.
+fn hand_out(mut free: Vec<String>, wants: &[Want], had: &[Vec<String>]) -> Vec<Vec<String>> {
+    let number = |w: &Want| usize::try_from(w.gpus.unwrap_or(0)).unwrap_or(usize::MAX);
+    let mut given: Vec<Option<Vec<String>>> = Vec::new();
+    for (n, want) in wants.iter().enumerate() {
+        let kept = had.get(n).filter(|ids| ids.len() == number(want) && ids.iter().all(|id| free.contains(id)));
+        if let Some(ids) = kept {
+            free.retain(|id| !ids.contains(id));
+        }
+        given.push(kept.cloned());
+    }
+    let mut rest = free.into_iter();
+    wants.iter().zip(given).map(|(w, kept)| kept.unwrap_or_else(|| rest.by_ref().take(number(w)).collect())).collect()
 }
 
 fn sum(amounts: impl Iterator<Item = u64>) -> u64 {
@@ -142,16 +215,21 @@ mod tests {
             cpus: some(cpus).map(Cpus::whole),
             memory: some(memory).map(|n| Memory::from_bytes(n << 30)),
             gpus: (gpus > 0).then_some(gpus),
+            gpu_memory: None,
         }
     }
 
     fn held(name: &str, cpus: u64, memory: u64, own: bool) -> Held {
         let memory = Memory::from_bytes(memory << 30);
-        Held { name: name.into(), host: "vm".into(), cpus: Cpus::whole(cpus), memory, own }
+        Held { name: name.into(), host: "vm".into(), cpus: Cpus::whole(cpus), memory, gpus: Vec::new(), own }
     }
 
     fn total(cpus: u64, memory: u64, containers: Option<u32>) -> Total {
-        Total { cpus: Cpus::whole(cpus), memory: Memory::from_bytes(memory << 30), containers }
+        Total { cpus: Cpus::whole(cpus), memory: Memory::from_bytes(memory << 30), containers, gpus: Gpus::default() }
+    }
+
+    fn check(at: &str, total: &Total, held: &[Held], wants: &[Want]) -> Result<(), Shortage> {
+        grant(at, total, held, wants, &[]).map(drop)
     }
 
     fn refusal(total: &Total, held: &[Held], wants: &[Want]) -> String {
@@ -172,7 +250,11 @@ mod tests {
         );
         let two = [held("a", 0, 0, true), held("b", 0, 0, true)];
         assert_eq!(refusal(&t, &two, &[want("box", 0, 0, 0)]), "docker@gpubox runs 2 of the 2 containers it may");
-        assert_eq!(refusal(&t, &[], &[want("box", 0, 0, 1)]), "docker@gpubox hands out no GPUs yet, and 'box' asks for 1");
+        assert_eq!(
+            refusal(&t, &[], &[want("box", 0, 0, 1)]),
+            "docker@gpubox has 0 of 0 GPUs free, and 'box' asks for 1 (its daemon lists no GPU by name: say which in the \
+             runtime's gpus)"
+        );
         assert_eq!(
             refusal(&t, &[], &[want("a", 3, 0, 0), want("b", 3, 9, 0)]),
             "docker@gpubox has 4 of 4 CPUs free, and 'a' and 'b' ask for 6; \
@@ -182,6 +264,59 @@ mod tests {
             refusal(&t, &two[..1], &[want("a", 0, 0, 0), want("b", 0, 0, 0)]),
             "docker@gpubox runs 1 of the 2 containers it may, and 'a' and 'b' ask for 2"
         );
+    }
+
+    fn with_gpus(ids: &[&str], silent: &[&str]) -> Total {
+        let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+        let gpus = Gpus { ids: owned(ids), silent: owned(silent), memory: Some(Memory::from_bytes(16 << 30)) };
+        Total { gpus, ..total(4, 8, None) }
+    }
+
+    fn holds(name: &str, ids: &[&str]) -> Held {
+        Held { gpus: ids.iter().map(|id| (*id).to_owned()).collect(), ..held(name, 0, 0, false) }
+    }
+
+    #[test]
+    fn the_words_of_each_shortage_of_gpus() {
+        let two = with_gpus(&["0", "1"], &[]);
+        let ask = |n| [want("box", 0, 0, n)];
+        assert_eq!(refusal(&two, &[], &ask(3)), "docker@gpubox has 2 of 2 GPUs free, and 'box' asks for 3");
+        assert_eq!(
+            refusal(&two, &[holds("a", &["0"]), holds("b", &["nvidia.com/gpu=1"])], &ask(1)),
+            "docker@gpubox has 0 of 2 GPUs free, and 'box' asks for 1 (GPU 0 held by a on vm; GPU nvidia.com/gpu=1 held by b on vm)"
+        );
+        assert_eq!(
+            refusal(&two, &[holds("a", &["all"])], &ask(1)),
+            "docker@gpubox has 0 of 2 GPUs free, and 'box' asks for 1 (every GPU held by a on vm)"
+        );
+        assert_eq!(
+            refusal(&with_gpus(&["0", "1"], &["1"]), &[], &ask(2)),
+            "docker@gpubox has 1 of 1 GPUs free, and 'box' asks for 2 (1 of the 2 GPUs it lists are usable: 1 is bound but does \
+             not answer)"
+        );
+        assert_eq!(
+            refusal(&with_gpus(&["0", "1"], &["0", "1"]), &[], &ask(1)),
+            "docker@gpubox has 0 of 0 GPUs free, and 'box' asks for 1 (no GPU of its host answers)"
+        );
+        let big = [Want { gpu_memory: Some(Memory::from_bytes(24 << 30)), ..want("box", 0, 0, 1) }];
+        assert_eq!(refusal(&two, &[], &big), "docker@gpubox's GPUs have 16 GiB each, and 'box' asks for 24 GiB");
+        assert!(check("d", &two, &[holds("a", &["0"])], &ask(2)).unwrap_err().could_fit);
+        assert!(!check("d", &two, &[], &ask(3)).unwrap_err().could_fit);
+        assert!(!check("d", &two, &[], &big).unwrap_err().could_fit);
+    }
+
+    #[test]
+    fn gpus_are_given_whole_and_each_once_and_who_has_some_keeps_them() {
+        let three = with_gpus(&["0", "1", "2"], &[]);
+        let wants = [want("a", 0, 0, 1), want("b", 0, 0, 0), want("c", 0, 0, 1)];
+        let given = |had: &[Vec<String>]| {
+            let shares = grant("d", &three, &[holds("h", &["1"])], &wants, had).unwrap();
+            shares.into_iter().map(|s| s.gpus.join(",")).collect::<Vec<_>>()
+        };
+        assert_eq!(given(&[]), ["0", "", "2"]);
+        assert_eq!(given(&[vec!["2".into()], vec![], vec![]]), ["2", "", "0"]);
+        // what was taken meanwhile, or is of another number, is not kept
+        assert_eq!(given(&[vec!["1".into()], vec![], vec!["0".into(), "2".into()]]), ["0", "", "2"]);
     }
 
     #[test]

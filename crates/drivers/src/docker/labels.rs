@@ -228,11 +228,14 @@ pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provi
                 // a hold and what replaces it say the same; should they not, the larger counts
                 held.cpus = held.cpus.max(cpus);
                 held.memory = held.memory.max(memory);
+                let more: Vec<String> = one.share.gpus.iter().filter(|id| !held.gpus.contains(id)).cloned().collect();
+                held.gpus.extend(more);
                 continue;
             }
             keyed.push((key, out.len()));
         }
-        out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, own: one.provider == provider });
+        let (gpus, own) = (one.share.gpus.clone(), one.provider == provider);
+        out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, gpus, own });
     }
     out
 }
@@ -330,11 +333,13 @@ mod tests {
     #[test]
     fn a_box_of_the_other_implementation_counts_while_it_runs() {
         let map = || {
-            let map = json!({"humanize": "1", "humanize.provider": "here", "humanize.cpus": "2", "humanize.pid": "4"});
+            let map = json!({"humanize": "1", "humanize.provider": "here", "humanize.cpus": "2", "humanize.gpus": "0,1",
+                             "humanize.pid": "4"});
             map.as_object().unwrap().clone()
         };
         let listed = [entry("humanize-here-box-1", "running", 0, map()), entry("humanize-here-box-2", "exited", 0, map())];
         let held = held(&listed, None, Duration::from_secs(60), "here", &[]);
         assert_eq!(held.iter().map(|h| (h.cpus, h.own)).collect::<Vec<_>>(), [(Cpus::whole(2), true)]);
+        assert_eq!(held[0].gpus, ["0", "1"]);
     }
 }

@@ -4,7 +4,7 @@ use super::api::{Fault, encoded};
 use super::labels::Listed;
 use super::session::Session;
 use super::site::{self, Site};
-use super::{account, admission, container, image, names};
+use super::{account, admission, container, gpus, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -129,6 +129,10 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
 
 fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {
     match fault {
+        // that it has no such GPU, or no way to give it, is said as if it were in trouble
+        Fault::Said(_, words) if !spec.share.gpus.is_empty() && gpus::cannot_give(&words) => {
+            image::could_not_start(&session.api, &spec.image, &words)
+        }
         // a daemon in trouble may do better later; what it says of the request itself stays so
         Fault::Said(500.., words) => {
             DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())

@@ -1,10 +1,10 @@
 //! One daemon as one runtime sees it: the requests that several pieces share, and the words of their failures.
 
 use super::api::{Api, Fault, encoded};
-use super::capacity::Total;
+use super::capacity::{Gpus, Total};
 use super::labels::Listed;
 use super::road::Road;
-use super::{DockerIdentity, Limits, labels, names};
+use super::{DockerIdentity, Limits, gpus, labels, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, Target};
 use hmz_api::{Cpus, Memory};
@@ -160,18 +160,25 @@ impl Session<'_> {
         }
     }
 
-    /// What the runtime hands out: what was saved, else what the daemon has.
+    /// What the runtime hands out: what was saved, else what the daemon has. GPUs are only looked for when some are wanted.
     ///
     /// # Errors
     /// The daemon does not answer.
-    pub async fn total(&self) -> Result<Total, DriverError> {
+    pub async fn total(&self, with_gpus: bool) -> Result<Total, DriverError> {
         let spec = &self.target.spec;
         let containers = spec.max_containers.filter(|n| *n > 0);
-        if let (Some(cpus), Some(memory)) = (spec.cpus, spec.memory) {
-            return Ok(Total { cpus, memory, containers });
+        let saved = Gpus { ids: spec.gpus.clone(), silent: Vec::new(), memory: spec.gpu_memory };
+        if let (Some(cpus), Some(memory), false) = (spec.cpus, spec.memory, with_gpus && spec.gpus.is_empty()) {
+            return Ok(Total { cpus, memory, containers, gpus: saved });
         }
-        let Machine { cpus, memory, .. } = self.machine().await?;
-        Ok(Total { cpus: spec.cpus.unwrap_or(cpus), memory: spec.memory.unwrap_or(memory), containers })
+        let Machine { cpus, memory, info, .. } = self.machine().await?;
+        let ids = if saved.ids.is_empty() { gpus::listed(&info).unwrap_or_default() } else { saved.ids.clone() };
+        Ok(Total {
+            cpus: spec.cpus.unwrap_or(cpus),
+            memory: spec.memory.unwrap_or(memory),
+            containers,
+            gpus: Gpus { ids, ..saved },
+        })
     }
 
     /// Every container with the labels of the contract, and also those given (`name` or `name=value`).

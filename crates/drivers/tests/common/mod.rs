@@ -122,7 +122,7 @@ impl Drop for Corner {
 }
 
 pub fn want(key: &BoxKey) -> Want {
-    Want { key: key.clone(), run: None, cpus: None, memory: None, gpus: None }
+    Want { key: key.clone(), run: None, cpus: None, memory: None, gpus: None, gpu_memory: None }
 }
 
 pub fn want_millis(key: &BoxKey, millis: u64) -> Want {
@@ -202,6 +202,11 @@ pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
 
 /// Stands between a driver and the daemon: each request's line goes to `seen` before it is passed on. The socket's path.
 pub fn between(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> String {
+    between_requests(c, move |request| seen(request.lines().next().unwrap_or_default()))
+}
+
+/// The same, and `seen` is given the first request of each connection whole.
+pub fn between_requests(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
     let path = c.dir.path().join("between.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -210,15 +215,29 @@ pub fn between(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> Strin
         while let Ok((mut here, _)) = listener.accept().await {
             let seen = Arc::clone(&seen);
             tokio::spawn(async move {
-                let mut head = vec![0; 65536];
-                let n = here.read(&mut head).await.unwrap();
-                let line = String::from_utf8_lossy(&head[..n]).lines().next().unwrap_or_default().to_owned();
-                tokio::task::spawn_blocking(move || seen(&line)).await.unwrap();
+                let (mut all, mut part) = (Vec::new(), vec![0; 65536]);
+                while !is_whole(&all) {
+                    let n = here.read(&mut part).await.unwrap();
+                    if n == 0 {
+                        break;
+                    }
+                    all.extend_from_slice(&part[..n]);
+                }
+                let text = String::from_utf8_lossy(&all).into_owned();
+                tokio::task::spawn_blocking(move || seen(&text)).await.unwrap();
                 let mut there = tokio::net::UnixStream::connect("/var/run/docker.sock").await.unwrap();
-                there.write_all(&head[..n]).await.unwrap();
+                there.write_all(&all).await.unwrap();
                 let _ = copy_bidirectional(&mut here, &mut there).await;
             });
         }
     });
     path.display().to_string()
+}
+
+/// Whether a request's head is there, and as much of its body as the head says.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|l| l.strip_prefix("content-length:")).map_or(0, |n| n.trim().parse().unwrap_or(0));
+    body.len() >= length
 }

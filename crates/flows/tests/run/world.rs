@@ -106,6 +106,7 @@ impl World {
             flow_name: "tried".into(),
             task: "do it".into(),
             agents: flow.agents.keys().map(|role| (role.clone(), agent.parse().unwrap())).collect(),
+            envs: flow.environments.keys().map(|role| (role.clone(), "docker@here/w".to_owned())).collect(),
             boxes: flow.environments.keys().map(|role| (role.clone(), self.place.clone())).collect(),
             flow,
             params: RunParams { budget: Budget::default(), own: serde_json::Map::new() },
