@@ -136,10 +136,14 @@ fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<S
                 format!(" ({} of the {all} GPUs it lists are usable: {some} are bound but do not answer)", usable.len())
             }
         };
-        let holders = holders(held, |h| match h.gpus.as_slice() {
-            [] => None,
-            ids if ids.iter().any(|id| id == ALL) => Some("every GPU".to_owned()),
-            ids => Some(format!("GPU {}", ids.join(", "))),
+        // of a GPU that is another runtime's, nobody here wants to know
+        let own = |id: &&String| total.ids.iter().any(|own| bare(own) == bare(id));
+        let holders = holders(held, |h| {
+            if h.gpus.iter().any(|id| id == ALL) {
+                return Some("every GPU".to_owned());
+            }
+            let ids: Vec<&str> = h.gpus.iter().filter(own).map(String::as_str).collect();
+            (!ids.is_empty()).then(|| format!("GPU {}", ids.join(", ")))
         });
         short.push(format!("{at} has {} of {} GPUs free, and {who} {want}{notes}{holders}", free.len(), usable.len()));
     }
@@ -284,6 +288,10 @@ mod tests {
         assert_eq!(
             refusal(&two, &[holds("a", &["0"]), holds("b", &["nvidia.com/gpu=1"])], &ask(1)),
             "docker@gpubox has 0 of 2 GPUs free, and 'box' asks for 1 (GPU 0 held by a on vm; GPU nvidia.com/gpu=1 held by b on vm)"
+        );
+        assert_eq!(
+            refusal(&two, &[holds("others", &["7"])], &ask(3)),
+            "docker@gpubox has 2 of 2 GPUs free, and 'box' asks for 3"
         );
         assert_eq!(
             refusal(&two, &[holds("a", &["all"])], &ask(1)),
