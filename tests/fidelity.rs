@@ -8,11 +8,11 @@ mod support;
 use provider::Provider;
 use provider::script::{Step, bash, read};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use support::home::TestHome;
 use support::runs::{CLAUDE, boxed_in, environment, exec, results, script, sh};
 use support::user::User;
-use support::{LIMIT, docker, eventually, processes, rogue};
+use support::{LIMIT, agent, docker, eventually, processes, rogue};
 
 /// Bytes that repeat nowhere near, so that a block lost, doubled or moved is seen.
 fn noise(len: usize) -> Vec<u8> {
@@ -249,6 +249,29 @@ fn a_spent_budget_ends_the_command_it_finds() {
         .filter(|line| *line == sleep)
         .collect();
     assert!(left.is_empty(), "{left:?} {finished}");
+}
+
+#[test]
+fn a_cli_that_heeds_nothing_does_not_keep_a_spent_budget_open() {
+    let mut home = TestHome::new();
+    let project = home.project("p");
+    // in claude's place: it reads, answers nothing, and is deaf to all it is told
+    let deaf = "#!/usr/bin/env node\nfor (const s of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(s, () => {});\n\
+                process.stdin.resume();\nrequire('fs').writeFileSync('begun', '');\nsetInterval(() => {}, 1000);\n";
+    let bin = home.root().join("deaf");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("claude"), deaf).unwrap();
+    std::fs::set_permissions(bin.join("claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    home.set("PATH", format!("{}:{}:/usr/local/bin:/usr/bin:/bin", bin.display(), agent::node().display()));
+    home.set("ANTHROPIC_API_KEY", agent::API_KEY);
+    let place = format!("box=docker@here{}", project.path());
+    let coder = format!("coder={CLAUDE}");
+    let words = ["exec", "-f", "boxed", "-a", &coder, "-e", &place, "-p", "budget.duration=6s", "Go."];
+    let running = home.hmz(words).start();
+    eventually("the agent", LIMIT, || project.file("begun").exists().then_some(()));
+    let _ = running.wait().ok().says("its budget's duration is spent");
+    home.assert_no_container_left(LIMIT);
+    home.assert_nothing_left(&[]);
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Scene {
         let key = |line: &str| {
             let digest = Sha256::digest(format!("{instance}/{line}").as_bytes());
             let name: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
-            PathBuf::from(format!("/tmp/hmz-{}/b/{name}", self.home.uid()))
+            PathBuf::from(format!("/tmp/hmz-{}/{}/{name}", self.home.uid(), &instance[..8]))
         };
         listed.lines().filter(|line| !line.starts_with('/')).map(key).collect()
     }

@@ -4,6 +4,7 @@
 //! for a moment, and its registers are set to execute the stand-in with the arguments and the environment it had. Its
 //! memory is never written: the empty path that call needs is the end of the path the caller gave.
 
+use crate::arguments;
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::session::Sessions;
@@ -84,7 +85,12 @@ impl Notifier {
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
-        let decision = self.policy.decide(&call, &path, programs);
+        let mut decision = self.policy.decide(&call, &path, programs);
+        if let Decision::Box(_) = decision
+            && let Err(errno) = arguments::fit(n.tid, call.argv, call.envp)
+        {
+            decision = Decision::Fail(errno);
+        }
         if !sys::still_waits(self.listener.as_fd(), n.id) {
             // what was read may have been another's
             return Some(Answer::Fail(libc::EPERM));

@@ -3,6 +3,7 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
 //! what the daemon lists.
 
+mod account;
 mod admission;
 mod api;
 mod capacity;
@@ -10,6 +11,7 @@ mod container;
 mod credentials;
 mod empty_image;
 mod endpoint;
+mod holder;
 mod image;
 mod labels;
 mod life;

@@ -6,6 +6,7 @@
 
 mod attach;
 mod callers;
+mod claim;
 mod counted;
 mod epics;
 mod files;
@@ -13,6 +14,7 @@ mod guarded;
 mod idle;
 mod instance;
 mod listen;
+mod orphans;
 mod paths;
 mod process;
 mod removal;

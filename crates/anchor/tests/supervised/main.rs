@@ -22,7 +22,9 @@ mod borders;
 mod claude;
 mod commands;
 mod ends;
+mod refusals;
 mod shell;
+mod stops;
 mod world;
 
 use std::process::ExitCode;
@@ -38,7 +40,8 @@ fn main() -> ExitCode {
         Some("guest") => return hmz_guest::main(args),
         _ => {}
     }
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
+    let tests: Vec<Test> =
+        [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, stops::TESTS, claude::TESTS].concat();
     let mut world = None;
     listed::main(&tests, |test| test(world.get_or_insert_with(|| world::World::new(0))))
 }

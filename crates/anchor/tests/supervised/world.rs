@@ -25,6 +25,11 @@ pub struct World {
 impl World {
     /// A box and directories of user `uid`.
     pub fn new(uid: u32) -> Self {
+        Self::with(uid, "box", &[])
+    }
+
+    /// The same, whose container gets these options too; `kind` sets its name apart from the others'.
+    pub fn with(uid: u32, kind: &str, options: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-anchor-").tempdir_in("/var/tmp").expect("a directory");
         let own = |path: &Path| std::os::unix::fs::chown(path, Some(uid), Some(uid)).expect("an owner");
         let sub = |name: &str| {
@@ -40,12 +45,13 @@ impl World {
         let exe = dir.path().join("hmz");
         std::fs::copy(std::env::current_exe().expect("our path"), &exe).expect("a copy");
         own(dir.path());
-        let name = format!("hmz-test-anchor-{}-{uid}", std::process::id());
+        let name = format!("hmz-test-anchor-{}-{uid}-{kind}", std::process::id());
         let mounts = [format!("{workdir}:{workdir}"), format!("{scratch}:{scratch}"), format!("{run}:/.hmz/run")];
         let program = format!("{}:/.hmz/hmz:ro", exe.display());
         let user = format!("{uid}:{uid}");
         let mut args = vec!["run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--user", &user, "--hostname", "thebox"];
         args.extend(["--security-opt", "no-new-privileges", "-e", "BOX_OWN=1", "-v", &program]);
+        args.extend(options);
         args.extend(mounts.iter().flat_map(|mount| ["-v", mount.as_str()]));
         args.extend(["--entrypoint", "/.hmz/hmz", "python:3.12-slim", "guest", "--socket", "/.hmz/run/g.sock"]);
         let container = docker(&args);
