@@ -65,7 +65,7 @@ async fn parts(client: &Client, run: &str) -> Result<Vec<Part>, Error> {
             let endpoint = match saved {
                 Endpoint::Local => edge::caller().docker_endpoint,
                 Endpoint::Unix(path) => Some(format!("unix://{path}")),
-                Endpoint::Other(_) => None,
+                _ => None,
             };
             parts.extend(endpoint.map(|endpoint| Part { runtime, endpoint, environment: None }));
         }
