@@ -2,8 +2,10 @@
 //!
 //! An exec that goes to the box is made the stand-in's: two descriptors are put into the process, the thread is stopped
 //! for a moment, and its registers are set to execute the stand-in with the arguments and the environment it had. Its
-//! memory is never written: the empty path that call needs is the end of the path the caller gave.
+//! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
+//! session's ticket, with which the filter lets it pass.
 
+use crate::filter::Ticket;
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::session::Sessions;
@@ -14,7 +16,7 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -25,19 +27,14 @@ const ERESTARTNOINTR: i32 = 513;
 /// `PTRACE_EVENT_STOP`: the stop that `PTRACE_INTERRUPT` asked for.
 const EVENT_STOP: i32 = 128;
 
-/// The call a redirected thread makes again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pending {
-    program: i32,
-    empty: u64,
-}
-
 /// Everything an answer depends on.
 pub(crate) struct Notifier {
     /// The filter's listener.
     pub(crate) listener: OwnedFd,
     /// The stand-in, open for reading.
     pub(crate) standin: OwnedFd,
+    /// What the filter knows our own execs by.
+    pub(crate) ticket: Ticket,
     /// The rules.
     pub(crate) policy: Arc<Policy>,
     /// The box.
@@ -49,7 +46,6 @@ pub(crate) struct Notifier {
 impl Notifier {
     /// Answers until the process ends. The thread that calls it is the tracer.
     pub(crate) fn run(self) {
-        let mut pending = HashMap::new();
         let mut names = (Arc::new(Vec::new()), HashSet::new());
         loop {
             let n = match sys::receive(self.listener.as_fd()) {
@@ -62,7 +58,7 @@ impl Notifier {
             if !Arc::ptr_eq(&programs, &names.0) {
                 names = (Arc::clone(&programs), programs.iter().cloned().collect());
             }
-            if let Some(answer) = self.handle(&n, &mut pending, &names.1) {
+            if let Some(answer) = self.handle(&n, &names.1) {
                 // one that is gone needs no answer
                 let _ = sys::answer(self.listener.as_fd(), n.id, answer);
             }
@@ -70,17 +66,10 @@ impl Notifier {
     }
 
     /// `None`: it was answered already.
-    fn handle(&self, n: &Notification, pending: &mut HashMap<i32, Pending>, programs: &HashSet<String>) -> Option<Answer> {
+    fn handle(&self, n: &Notification, programs: &HashSet<String>) -> Option<Answer> {
         let Some(call) = Call::of(n).filter(|_| n.tid > 0) else {
             return Some(Answer::Fail(libc::EPERM));
         };
-        if let Some(ours) = pending.remove(&n.tid)
-            && call.empty_path
-            && (Pending { program: call.dirfd, empty: call.path }) == ours
-        {
-            let good = memory::is_zero(n.tid, ours.empty) && sys::still_waits(self.listener.as_fd(), n.id);
-            return Some(if good { Answer::Continue } else { Answer::Fail(libc::EACCES) });
-        }
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
@@ -93,14 +82,14 @@ impl Notifier {
             Decision::Here => Some(Answer::Continue),
             Decision::Fail(errno) => Some(Answer::Fail(errno)),
             Decision::Box(target) => {
-                self.redirect(n, &call, call.path + path.len() as u64, target, pending);
+                self.redirect(n, &call, call.path + path.len() as u64, target);
                 None
             }
         }
     }
 
     /// Makes the waiting exec the stand-in's.
-    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target, pending: &mut HashMap<i32, Pending>) {
+    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target) {
         let listener = self.listener.as_fd();
         let pid = Pid::from_raw(n.tid);
         if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
@@ -129,9 +118,9 @@ impl Notifier {
             regs.rsi = empty;
             regs.rdx = call.argv;
             regs.r10 = call.envp;
-            regs.r8 = libc::AT_EMPTY_PATH as u64;
+            regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
+            regs.r9 = self.ticket.rest();
             if ptrace::setregs(pid, regs).is_ok() {
-                pending.insert(n.tid, Pending { program, empty });
                 self.sessions.begin(ours, target);
             }
         }

@@ -56,6 +56,18 @@ pub(crate) fn default_signals() {
     }
 }
 
+/// Random bytes nobody can guess.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most N bytes there.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
+        n if usize::try_from(n) == Ok(N) => Ok(bytes),
+        -1 => Err(io::Error::last_os_error()),
+        // so few are given whole
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 /// Installs a seccomp filter on this thread and returns its listener.
 pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     let len = u16::try_from(program.len()).map_err(io::Error::other)?;
