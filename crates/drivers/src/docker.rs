@@ -148,24 +148,16 @@ fn is_rootless(info: &Value) -> bool {
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
-        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks
-        self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
-        let session = self.session(target).await?;
-        let info = session.info().await?;
-        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (cpus, memory) = session::machine(&info);
-        let runtimes = info.get("Runtimes").and_then(Value::as_object);
-        let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        runtimes.sort();
-        Ok(Facts {
-            version: text("ServerVersion").to_owned(),
-            cpus,
-            memory,
-            rootless: is_rootless(&info),
-            runtimes,
-            endpoint: session.api.address(),
-            now: text("SystemTime").parse().ok(),
-        })
+        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and whether it answers at all; of
+        // another one nothing is known yet
+        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
+        let mut session = self.session(target).await?;
+        if let Some(known) = known.filter(|known| known.api == session.api) {
+            session.machine = Arc::clone(&known.machine);
+            let spoken = Spoken { api: session.api.clone(), machine: known.machine };
+            self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket_of(target)?, spoken);
+        }
+        session.facts().await
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
