@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// What the child says before it waits for the word to go.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// Everything holds; the filter's listener rides along.
-    Ready,
+    /// Everything holds; the filter's listener rides along. Whether what it has heard waits for the answer alone.
+    Ready(bool),
     /// It does not, and nothing was started.
     Refused(String),
     /// From the supervisor: go.
@@ -55,10 +55,10 @@ fn prepare(
     sys::cloexec_from(3).map_err(AnchorError::io("close descriptors"))?;
     nix::sys::prctl::set_no_new_privs().map_err(AnchorError::nix("give up new privileges"))?;
     fence::enter(config, own)?;
-    let listener = sys::install_filter(&filter::program(ticket)).map_err(|e| {
+    let (listener, waits) = sys::install_filter(&filter::program(ticket)).map_err(|e| {
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel gives no seccomp listener ({e})"))
     })?;
-    mouth.send(&Word::Ready, &[listener.as_fd()]).map_err(hmz_wire::ClientError::from)?;
+    mouth.send(&Word::Ready(waits), &[listener.as_fd()]).map_err(hmz_wire::ClientError::from)?;
     drop(listener);
     match ears.recv::<Word>() {
         Ok(Some((Word::Go, _))) => {}

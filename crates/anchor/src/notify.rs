@@ -31,6 +31,8 @@ const EVENT_STOP: i32 = 128;
 pub(crate) struct Notifier {
     /// The filter's listener.
     pub(crate) listener: OwnedFd,
+    /// Whether what it has heard waits for the answer alone, also when it is to stop.
+    pub(crate) waits: bool,
     /// The stand-in, open for reading.
     pub(crate) standin: OwnedFd,
     /// What the filter knows our own execs by.
@@ -97,23 +99,21 @@ impl Notifier {
             let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
             return;
         }
-        let given = self.give(n.id);
-        // from here on the thread has to be let go
-        let _ = ptrace::interrupt(pid);
-        let answer = match &given {
-            Ok(_) => Answer::Fail(ERESTARTNOINTR),
-            Err(e) => Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)),
-        };
-        // a kernel that wakes the waiter for the interrupt has nobody to answer, and makes the call again by itself
-        let _ = sys::answer(listener, n.id, answer);
+        let given = self.give(n.id, pid);
+        if let Err(e) = &given {
+            // one that is gone needs no answer
+            let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
+        }
         if !stopped(pid) {
             return;
         }
         if let Ok((program, ours)) = given
             && let Ok(mut regs) = ptrace::getregs(pid)
         {
-            regs.orig_rax = libc::SYS_execveat as u64;
-            regs.rax = -i64::from(ERESTARTNOINTR) as u64;
+            // the call is made again from the start, whatever signal comes between: it is two bytes long
+            regs.rip -= 2;
+            regs.rax = libc::SYS_execveat as u64;
+            regs.orig_rax = u64::MAX;
             regs.rdi = program as u64;
             regs.rsi = empty;
             regs.rdx = call.argv;
@@ -127,12 +127,31 @@ impl Notifier {
         let _ = ptrace::detach(pid, None);
     }
 
-    /// Puts the socket and the stand-in into the process; returns the stand-in's number there and our end of the socket.
-    fn give(&self, id: u64) -> std::io::Result<(i32, UnixStream)> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sys::add_fd(self.listener.as_fd(), id, theirs.as_fd(), false)?;
-        let program = sys::add_fd(self.listener.as_fd(), id, self.standin.as_fd(), true)?;
-        sys::set_peek_off(theirs.as_fd(), SOCKET_MARK + program)?;
+    /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
+    /// case. Returns the stand-in's number there and our end of the socket; what fails is not answered.
+    fn give(&self, id: u64, pid: Pid) -> std::io::Result<(i32, UnixStream)> {
+        let listener = self.listener.as_fd();
+        let put = || -> std::io::Result<(OwnedFd, OwnedFd)> {
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            sys::add_fd(listener, id, theirs.as_fd(), false)?;
+            Ok((ours, theirs))
+        };
+        let given = put();
+        // from here on the thread has to be let go. One that wakes for the interrupt cannot be answered any more: it is
+        // given everything before
+        let early = if self.waits { None } else { Some(sys::add_fd(listener, id, self.standin.as_fd(), true)) };
+        let _ = ptrace::interrupt(pid);
+        let (ours, theirs) = given?;
+        let program = match early {
+            None => sys::answer_with_fd(listener, id, self.standin.as_fd())?,
+            Some(early) => {
+                let program = early?;
+                let _ = sys::answer(listener, id, Answer::Fail(ERESTARTNOINTR));
+                program
+            }
+        };
+        // it has not begun to look for the socket; if this could fail, it would not find it, and end
+        let _ = sys::set_peek_off(theirs.as_fd(), SOCKET_MARK + program);
         Ok((program, UnixStream::from(ours)))
     }
 }

@@ -74,12 +74,13 @@ fn start(
     cli: Pid,
 ) -> Result<(), AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
-    let listener = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
-        Some((Word::Ready, fds)) => fds.into_iter().next(),
+    let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
+        Some((Word::Ready(waits), fds)) => fds.into_iter().next().map(|listener| (listener, waits)),
         Some((Word::Refused(why), _)) => return Err(AnchorError::Refused(why)),
         _ => None,
     };
-    let listener = listener.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
+    let (listener, waits) =
+        heard.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
     if !sys::can_add_fd(listener.as_fd()) {
         return Err(AnchorError::Refused("the agent's commands cannot be redirected: this kernel is older than 5.9".into()));
     }
@@ -90,7 +91,7 @@ fn start(
     let client = connect(&config.place)?;
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
     let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec())?;
-    let notifier = Notifier { listener, standin, ticket, policy: Arc::clone(policy), client, sessions };
+    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client, sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
     mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
