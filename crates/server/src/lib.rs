@@ -10,6 +10,7 @@ mod counted;
 mod epics;
 mod files;
 mod guarded;
+mod guest;
 mod idle;
 mod instance;
 mod listen;
@@ -22,6 +23,7 @@ mod serve;
 mod settings;
 mod world;
 
+pub use guest::{GuestProgram, Image};
 pub use paths::Paths;
 pub use process::ProcessId;
 pub use serve::{Config, State, serve};
