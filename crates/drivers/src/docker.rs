@@ -29,8 +29,8 @@ use hmz_api::kinds::Endpoint;
 use serde_json::Value;
 use session::{Machine, Session};
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Who makes containers.
@@ -95,17 +95,24 @@ impl DockerDriver {
         Self { who, limits, spoken: Mutex::default() }
     }
 
+    fn spoken(&self) -> MutexGuard<'_, HashMap<PathBuf, Spoken>> {
+        self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn negotiate(&self, target: &Target, socket: &Path) -> Result<Api, DriverError> {
+        let api = Api::new(socket.to_path_buf(), self.limits.call);
+        api.clone().negotiate().await.map_err(|f| session::unreachable(&target.runtime.at(), &api, &f.to_string()))
+    }
+
     async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
-        let at = target.runtime.at();
         let socket = socket_of(target)?;
-        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&socket).cloned();
+        let known = self.spoken().get(&socket).cloned();
         let Spoken { api, machine } = match known {
             Some(spoken) => spoken,
             None => {
-                let api = Api::new(socket.clone(), self.limits.call);
-                let api = api.clone().negotiate().await.map_err(|f| session::unreachable(&at, &api, &f.to_string()))?;
+                let api = self.negotiate(target, &socket).await?;
                 let spoken = Spoken { api, machine: Arc::default() };
-                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket, spoken.clone());
+                self.spoken().insert(socket, spoken.clone());
                 spoken
             }
         };
@@ -148,15 +155,20 @@ fn is_rootless(info: &Value) -> bool {
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
-        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and whether it answers at all; of
-        // another one nothing is known yet
-        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
-        let mut session = self.session(target).await?;
-        if let Some(known) = known.filter(|known| known.api == session.api) {
-            session.machine = Arc::clone(&known.machine);
-            let spoken = Spoken { api: session.api.clone(), machine: known.machine };
-            self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket_of(target)?, spoken);
+        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and each time whether it answers
+        let socket = socket_of(target)?;
+        let api = match self.negotiate(target, &socket).await {
+            Ok(api) => api,
+            Err(error) => {
+                self.spoken().remove(&socket);
+                return Err(error);
+            }
+        };
+        if self.spoken().get(&socket).is_none_or(|known| known.api != api) {
+            // of another one nothing is known yet
+            self.spoken().insert(socket, Spoken { api, machine: Arc::default() });
         }
+        let session = self.session(target).await?;
         session.facts().await
     }
 
