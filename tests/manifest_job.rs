@@ -81,6 +81,7 @@ fn from_apply_to_delete(home: &TestHome, project: &Project, image: &str, go: imp
     let containers = home.containers();
     let directories = home.box_directories();
     assert_eq!((containers.len(), directories.len()), (1, 1));
+    let _ = hmz(&["wait", "--for=condition=Running", "run/fix", "--timeout", "2m"]).run().ok();
     let _ = hmz(&["get", "runs"]).run().ok().says("Running");
     let mut logs = hmz(&["logs", "-f", "run/fix"]).start();
     logs.wait_for("● coder is working");
@@ -149,9 +150,10 @@ fn a_run_that_is_deleted_in_its_middle_leaves_nothing() {
     logs.wait_for("● Bash(sleep 1000)");
     let directories = home.box_directories();
     let _ = home.hmz(["delete", "run", "fix"]).run().ok();
-    home.assert_nothing_left(&directories);
+    assert_eq!(home.containers(), Vec::<String>::new());
     // who follows it is let go
     let _ = logs.wait();
+    home.assert_nothing_left(&directories);
 }
 
 #[test]
@@ -301,9 +303,18 @@ fn waiting_and_watching_see_what_changes() {
     assert_eq!(lost.out(), "env/box condition met\n");
     assert_eq!(watch.stdout().matches("NAME").count(), 1, "{}", watch.stdout());
     let _ = home.hmz(["delete", "env/box"]).run().ok();
+    watch.wait_for("env/box deleted");
+    // no row says what the one before it said, but for its age
+    let rows: Vec<String> = watch.stdout().lines().map(without_age).collect();
+    assert!(rows.windows(2).all(|two| two[0] != two[1]), "{rows:#?}");
     assert_eq!(gone.wait().ok().out(), "env/box is gone\n");
     let absent = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().expect_code(1);
     let _ = absent.says("there is no env/box");
+}
+
+/// A row without its last cell.
+fn without_age(row: &str) -> String {
+    row.trim_end().rsplit_once(' ').map_or(row, |(cells, _)| cells).trim_end().to_owned()
 }
 
 #[test]

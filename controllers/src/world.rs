@@ -2,14 +2,14 @@
 
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::{FlowSpec, Run, RuntimeSpec};
+use hmz_api::kinds::{FlowSpec, Run, RunSpec, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -57,9 +57,10 @@ pub enum RunnerState {
 /// Runner processes, one a run. They outlive the daemon.
 #[async_trait]
 pub trait Runners: Send + Sync + 'static {
-    /// Whether the agents could run at all (installed, a known CLI); asked before anything starts. A refusal is the run's.
-    async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
-        let _ = (agents, caller);
+    /// Whether the run could do its flow's steps at all (texts that name what there is, agents that are installed and known);
+    /// asked before anything starts. A refusal is the run's.
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
+        let _ = (run, flow, caller);
         Ok(())
     }
 
@@ -82,6 +83,15 @@ pub trait Runners: Send + Sync + 'static {
     async fn kill(&self, runner: &str);
 }
 
+/// What is in use of the files here, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InUse {
+    /// Every box and hold on the daemon that was asked, whoever's it is.
+    pub boxes: Vec<BoxKey>,
+    /// The programs that boxes of this home were given; `None` when there may be others, or a runner of another one.
+    pub programs: Option<Vec<PathBuf>>,
+}
+
 /// The files here that belong to a box.
 #[async_trait]
 pub trait BoxFiles: Send + Sync + 'static {
@@ -90,6 +100,13 @@ pub trait BoxFiles: Send + Sync + 'static {
 
     /// Removes them; gone already is no error.
     async fn remove(&self, key: &BoxKey) -> Result<(), Error>;
+
+    /// Removes what nobody will use or remove any more: directories of boxes of homes that are gone, copies of earlier
+    /// programs. What may be in use stays.
+    async fn sweep(&self, used: &InUse) -> Result<(), Error> {
+        let _ = used;
+        Ok(())
+    }
 
     /// Why a box may not be given that directory of this machine, in one sentence; `None` when it may. Asked before
     /// anything starts.
@@ -136,6 +153,8 @@ pub trait Epics: Send + Sync + 'static {
 /// settings.yaml, as far as controllers care.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SettingsSnapshot {
+    /// The file's path, as refusals name it.
+    pub path: String,
     /// Each runtime it names: its spec, or why the entry cannot be read (one sentence).
     pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, String>)>,
     /// Why the file cannot be read at all; then `runtimes` says nothing and the last good state stays.

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// The smallest page: what lies within one is there or not as a whole.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// Reads `buffer.len()` bytes, which lie within one page.
-fn read(tid: i32, address: u64, buffer: &mut [u8]) -> Option<()> {
+pub(crate) fn read(tid: i32, address: u64, buffer: &mut [u8]) -> Option<()> {
     if let Ok(n) = sys::read_memory(tid, address, buffer) {
         return (n == buffer.len()).then_some(());
     }

@@ -5,6 +5,7 @@
 //! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
 //! session's ticket, with which the filter lets it pass.
 
+use crate::arguments;
 use crate::filter::Ticket;
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
@@ -75,7 +76,12 @@ impl Notifier {
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
-        let decision = self.policy.decide(&call, &path, programs);
+        let mut decision = self.policy.decide(&call, &path, programs);
+        if let Decision::Box(_) = decision
+            && let Err(errno) = arguments::fit(n.tid, call.argv, call.envp)
+        {
+            decision = Decision::Fail(errno);
+        }
         if !sys::still_waits(self.listener.as_fd(), n.id) {
             // what was read may have been another's
             return Some(Answer::Fail(libc::EPERM));

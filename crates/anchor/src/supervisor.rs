@@ -81,9 +81,12 @@ fn start(
     };
     let (listener, waits) =
         heard.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
-    if !sys::can_add_fd(listener.as_fd()) {
-        return Err(AnchorError::Refused("the agent's commands cannot be redirected: this kernel is older than 5.9".into()));
-    }
+    sys::can_add_fd(listener.as_fd()).map_err(|e| {
+        let why = if e.raw_os_error() == Some(libc::EINVAL) { "it is older than 5.9".into() } else { e.to_string() };
+        AnchorError::Refused(format!(
+            "the agent's commands cannot be redirected: this kernel puts no descriptors into them ({why})"
+        ))
+    })?;
     notify::can_trace(cli).map_err(|e| {
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
     })?;

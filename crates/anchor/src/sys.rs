@@ -93,6 +93,16 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<(Owned
     }
 }
 
+/// The version of Landlock's interface this kernel has; an error when it gives none.
+pub(crate) fn landlock_version() -> io::Result<i64> {
+    const VERSION: c_int = 1;
+    // SAFETY: with this flag the kernel takes no attributes and answers with a number.
+    match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) } {
+        -1 => Err(io::Error::last_os_error()),
+        version => Ok(version),
+    }
+}
+
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`.
 const SYNC_WAKE_UP: u64 = 1;
 
@@ -186,10 +196,14 @@ fn put_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloexec: bool, 
     }
 }
 
-/// Whether the kernel can put descriptors into a waiting process.
-pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> bool {
-    // no notification has this id, which a kernel that knows the call says
-    matches!(add_fd(listener, u64::MAX, listener, true), Err(e) if e.raw_os_error() == Some(libc::ENOENT))
+/// Whether descriptors can be put into a waiting process; `EINVAL` is a kernel's that does not know the call.
+pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> io::Result<()> {
+    match add_fd(listener, u64::MAX, listener, true) {
+        // no notification has this id, which a kernel that knows the call says
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(e) => Err(e),
+        Ok(_) => Err(io::Error::other("a descriptor went to nobody")),
+    }
 }
 
 /// Reads memory of another thread's process; short when a page is not there. `Err` when the call is not to be had.
@@ -201,6 +215,32 @@ pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Re
         -1 => Err(io::Error::last_os_error()),
         n => Ok(n as usize),
     }
+}
+
+/// Reads strings' beginnings in one call, each the length that goes with it, one after the other into `buffer`, which holds
+/// them all; short before the first one whose memory is not there. `Err` when the call is not to be had.
+pub(crate) fn read_many(tid: pid_t, places: &[(u64, usize)], buffer: &mut [u8]) -> io::Result<usize> {
+    let room = places.iter().map(|(_, len)| len).sum::<usize>().min(buffer.len());
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room };
+    let remote: Vec<libc::iovec> =
+        places.iter().map(|(at, len)| libc::iovec { iov_base: *at as *mut libc::c_void, iov_len: *len }).collect();
+    // SAFETY: the kernel writes at most `room` bytes into `buffer`; the remote addresses are not dereferenced here.
+    match unsafe { libc::process_vm_readv(tid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        n => Ok(n as usize),
+    }
+}
+
+/// The soft limit on a process's stack, in bytes; this process's own when another's is not told.
+pub(crate) fn stack_limit(tid: pid_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    for pid in [tid, 0] {
+        // SAFETY: nothing is set, and the kernel writes one rlimit.
+        if unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) } == 0 {
+            break;
+        }
+    }
+    limit.rlim_cur
 }
 
 /// Marks the other end's way to find this socket.

@@ -3,6 +3,7 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
 //! what the daemon lists.
 
+mod account;
 mod admission;
 mod api;
 mod capacity;
@@ -10,6 +11,7 @@ mod container;
 mod credentials;
 mod empty_image;
 mod endpoint;
+mod holder;
 mod image;
 mod labels;
 mod life;
@@ -32,6 +34,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
+pub async fn answers(endpoint: &str, within: Duration) -> bool {
+    let Some(socket) = endpoint.strip_prefix("unix://") else { return false };
+    Api::new(PathBuf::from(socket), within).negotiate().await.is_ok()
+}
 
 /// Who makes containers.
 #[derive(Clone)]

@@ -13,8 +13,9 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, getpid, wait};
+use rustix::pty::OpenptFlags;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -201,6 +202,14 @@ impl Session {
                 self.unsaid.push(FromGuest::Pong(n));
                 self.say()?;
             }
+            ToGuest::OpenTerminal => {
+                // what is to be told comes before it
+                self.say()?;
+                match terminal() {
+                    Ok((theirs, slave)) => self.writer.send(&FromGuest::Terminal, &[theirs.as_fd(), slave.as_fd()])?,
+                    Err(e) => self.writer.send(&FromGuest::NoTerminal(e.raw_os_error()), &[])?,
+                }
+            }
         }
         Ok(())
     }
@@ -241,9 +250,17 @@ impl Session {
         if !(1..=sys::MAX_SIGNAL).contains(&signal) {
             return;
         }
-        let group = |p: &tree::Process| p.group == command.pid && p.session == command.pid && p.pid != command.pid;
-        if !command.ended || tree::below(self.me, &HashSet::new(), &tree::all()).iter().any(group) {
-            sys::kill(-command.pid, signal);
+        let group = |p: &tree::Process| p.group == command.pid && p.session == command.pid;
+        let members = || tree::below(self.me, &HashSet::new(), &tree::all()).into_iter().filter(group);
+        if command.ended && !members().any(|p| p.pid != command.pid) {
+            return;
+        }
+        sys::kill(-command.pid, signal);
+        if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+            // a session of its own is an orphan's, where these stop nobody; whoever sent it decided that it shall
+            for process in members().filter(|p| tree::has_default(p.pid, signal)) {
+                sys::kill(process.pid, libc::SIGSTOP);
+            }
         }
     }
 
@@ -374,6 +391,17 @@ impl Session {
             while children.read_signal()?.is_some() {}
         }
     }
+}
+
+/// A terminal of the box's own devpts, so that it has a name there: both its sides.
+fn terminal() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = rustix::pty::openpt(flags)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    // by the terminal itself: what the box has at a path may be anything
+    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    Ok((master, slave))
 }
 
 /// Whether the session may be, and how its fence holds.

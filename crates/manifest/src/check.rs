@@ -1,12 +1,13 @@
 //! What a type cannot say: names, roles, paths, references. Each check knows the node it is about.
 
-use crate::de::Fault;
+use crate::de::{Fault, Inside};
 use crate::place::Context;
 use crate::suggest::suggestion;
-use crate::tree::Node;
+use crate::template::{self, Known};
+use crate::tree::{Node, Value};
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::{Endpoint, EnvironmentRequest, EnvironmentSpec, FlowSpec, Harness, RunSpec, RuntimeSpec, Step};
-use hmz_api::{Backend, Metadata, RuntimeRef, name};
+use hmz_api::{Backend, Cpus, Memory, Metadata, RuntimeRef, name};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
@@ -71,6 +72,16 @@ fn image(root: &Node, path: &[&str], image: Option<&str>, faults: &mut Vec<Fault
     }
 }
 
+/// What a role or an environment asks for. A share of nothing is a mistake: what is left out asks for nothing.
+fn share(root: &Node, path: &[&str], cpus: Option<Cpus>, memory: Option<Memory>, faults: &mut Vec<Fault>) {
+    let none = [("cpus", cpus == Some(Cpus::default())), ("memory", memory == Some(Memory::default()))];
+    for (field, _) in none.into_iter().filter(|(_, is_none)| *is_none) {
+        let place = at(root, &[path, &[field]].concat());
+        let message = format!("'{field}: 0' asks for nothing: write how much it needs, or leave {field} out");
+        faults.push(Fault::new(place, message));
+    }
+}
+
 fn resolve(root: &Node, path: &[&str], text: &mut String, context: &Context, faults: &mut Vec<Fault>) {
     match context.absolute(text) {
         Ok(absolute) => *text = absolute,
@@ -115,6 +126,7 @@ pub(crate) fn runtime(
 /// The spec of an environment.
 pub(crate) fn environment(root: &Node, spec: &mut EnvironmentSpec, context: &Context, faults: &mut Vec<Fault>) {
     image(root, &["spec", "image"], spec.image.as_deref(), faults);
+    share(root, &["spec"], spec.cpus, spec.memory, faults);
     if let Some(workdir) = &mut spec.workdir {
         resolve(root, &["spec", "workdir"], workdir, context, faults);
     }
@@ -136,6 +148,7 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
     for (name, environment) in &spec.environments {
         role(root, &["spec", "environments", name], name, faults);
         image(root, &["spec", "environments", name, "image"], environment.image.as_deref(), faults);
+        share(root, &["spec", "environments", name], environment.cpus, environment.memory, faults);
     }
     if spec.steps.is_empty() {
         faults.push(Fault::new(key_at(root, &["spec", "steps"]), "a flow needs at least one step"));
@@ -143,18 +156,31 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
     let agents: Vec<&str> = spec.agents.keys().map(String::as_str).collect();
     let environments: Vec<&str> = spec.environments.keys().map(String::as_str).collect();
     let nodes = match root.at_path(&["spec", "steps"]).map(|n| &n.value) {
-        Some(crate::tree::Value::Seq(items)) => items.as_slice(),
+        Some(Value::Seq(items)) => items.as_slice(),
         _ => &[],
     };
+    let params: Vec<&str> = spec.params.keys().map(String::as_str).collect();
+    for name in &params {
+        let place = key_at(root, &["spec", "params", name]);
+        if !name::is_identifier(name) {
+            faults.push(Fault::new(place, format!("the parameter '{name}' is not an identifier")));
+        } else if *name == "budget" {
+            faults.push(Fault::new(place, "a parameter cannot be called budget: that is the run's own"));
+        }
+    }
     let mut ids = BTreeSet::new();
     for (step, node) in spec.steps.iter().zip(nodes) {
+        let before: Vec<&str> = ids.iter().copied().collect();
+        let known = Known { params: &params, steps: &before };
         let (word, id) = match step {
             Step::Turn { agent, environment, id, .. } => {
+                texts(node.at_path(&["turn", "prompt"]), known, faults);
                 dangling(node, &["turn", "agent"], "agent", agent, &agents, faults);
                 dangling(node, &["turn", "environment"], "environment", environment, &environments, faults);
                 ("turn", id)
             }
             Step::Exec { environment, id, command, .. } => {
+                texts(node.at_path(&["exec", "command"]), known, faults);
                 dangling(node, &["exec", "environment"], "environment", environment, &environments, faults);
                 if command.is_empty() {
                     faults.push(Fault::new(at(node, &["exec", "command"]), "the command is empty"));
@@ -168,6 +194,22 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
         } else if !ids.insert(id.as_str()) {
             faults.push(Fault::new(at(node, &[word, "id"]), format!("the id '{id}' is there twice")));
         }
+    }
+}
+
+/// The texts of a step: one, or a list of words.
+fn texts(node: Option<&Node>, known: Known<'_>, faults: &mut Vec<Fault>) {
+    let Some(node) = node else { return };
+    match &node.value {
+        Value::Scalar { text, .. } => {
+            if let Err(wrong) = template::check(text, known) {
+                let mut fault = Fault::new(node.at, wrong.message).suggest(wrong.suggestion);
+                fault.inside = Some(Inside { text: text.clone(), line: wrong.line, column: wrong.column });
+                faults.push(fault);
+            }
+        }
+        Value::Seq(words) => words.iter().for_each(|word| texts(Some(word), known, faults)),
+        Value::Map(_) => {}
     }
 }
 
@@ -200,6 +242,7 @@ pub(crate) fn run(root: &Node, spec: &mut RunSpec, context: &Context, faults: &m
             EnvironmentRequest::Text(_) => {}
             EnvironmentRequest::Place(place) => {
                 image(root, &["spec", "environments", name, "image"], place.image.as_deref(), faults);
+                share(root, &["spec", "environments", name], place.cpus, place.memory, faults);
                 if let Some(workdir) = &mut place.workdir {
                     resolve(root, &["spec", "environments", name, "workdir"], workdir, context, faults);
                 }
@@ -234,4 +277,13 @@ pub(crate) fn run_against_flow(root: &Node, run: &RunSpec, flow: &FlowSpec, faul
     };
     unknown("agent", run.agents.keys().collect(), flow.agents.keys().collect(), faults);
     unknown("environment", run.environments.keys().collect(), flow.environments.keys().collect(), faults);
+    let known: Vec<&str> = flow.params.keys().map(String::as_str).collect();
+    for name in run.params.own.keys().filter(|name| !known.contains(&name.as_str())) {
+        let message = match known.as_slice() {
+            [] => format!("{} has no parameter '{name}'; it has none", run.flow),
+            _ => format!("{} has no parameter '{name}'; its parameters are '{}'", run.flow, known.join("', '")),
+        };
+        let near = crate::suggest::nearest(name, known.iter().copied()).map(|n| format!("did you mean '{n}'?"));
+        faults.push(Fault::new(key_at(root, &["spec", "params", name]), message).suggest(near));
+    }
 }

@@ -283,6 +283,16 @@ fn every_kind_of_fault_says_where_and_what() {
         ("cpus in words", env("  cpus: four")),
         ("cpus too fine", env("  cpus: 0.0001")),
         ("negative cpus", env("  cpus: -1")),
+        ("infinite cpus", env("  cpus: .inf")),
+        ("cpus that are no number", env("  cpus: .nan")),
+        ("no cpus", env("  cpus: 0")),
+        ("no cpus and no memory", env("  cpus: 0.000\n  memory: 0G")),
+        ("no cpus for a role's place", run("  environments: {box: {runtime: docker, cpus: 0m}}")),
+        (
+            "no cpus for a role of a flow",
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments:\n    box:\n      cpus: 0\n  steps:\n    - exec: {environment: box, command: a}\n"
+                .into(),
+        ),
         ("gpus as text", env("  gpus: '1'")),
         ("negative gpus", env("  gpus: -1")),
         ("fractional gpus", env("  gpus: 1.5")),
@@ -308,6 +318,38 @@ fn every_kind_of_fault_says_where_and_what() {
         ("two ids", flow("    - exec: {environment: box, command: a, id: x}\n    - exec: {environment: box, command: a, id: x}")),
         ("empty command", flow("    - exec: {environment: box, command: []}")),
         ("no steps", flow("")),
+        ("a word of a text", flow("    - turn: {agent: a, environment: box, prompt: 'do: {{ tsk }}'}")),
+        (
+            "a text in lines",
+            flow(
+                "    - turn:\n        agent: a\n        environment: box\n        prompt: |\n          Do it.\n            ä {{ task }} {{ steps.tset }}",
+            ),
+        ),
+        ("a text that does not end", flow("    - exec: {environment: box, command: [echo, \"{{ task\"]}")),
+        (
+            "a step that comes later",
+            flow(
+                "    - exec: {environment: box, command: 'echo {{ steps.b.stdout }}'}\n    - exec: {environment: box, command: b, id: b}",
+            ),
+        ),
+        (
+            "a text that is folded",
+            flow("    - exec:\n        environment: box\n        command: >\n          echo\n          {{ params.x }}"),
+        ),
+        (
+            "a parameter nobody declares",
+            flow("    - exec: {environment: box, command: 'echo {{ params.dpeth }}'}\n  params: {depth: }"),
+        ),
+        ("parameters' names", flow("    - exec: {environment: box, command: a}\n  params: {my-x: , budget: }")),
+        ("a parameter's default", flow("    - exec: {environment: box, command: a}\n  params: {a: {defualt: 1}}")),
+        (
+            "a parameter the flow has not",
+            format!(
+                "{}---\n{}",
+                flow("    - exec: {environment: box, command: a}\n  params: {depth: }"),
+                run("  params: {dpeth: 1}")
+            ),
+        ),
         ("tab", "apiVersion: hmz/v1\nkind: Run\nmetadata:\n\tname: x\nspec: {flow: f}\n".into()),
         ("no-break space", "apiVersion: hmz/v1\nkind: Run\nmetadata:\n  name:\u{a0}x\nspec: {flow: f}\n".into()),
         ("no-break indent", "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: x}\nspec:\n  flow: f\n\u{a0} task: t\n".into()),
@@ -399,7 +441,8 @@ fn observed() -> Vec<AnyResource> {
             "Flow",
             "f",
             serde_json::json!({"steps": [{"exec": {"environment": "a", "command": ["a b", "1"], "allow_failure": true, "id": "x"}}],
-                "environments": {"a": {"memory": "8G"}, "b": {}}}),
+                "environments": {"a": {"memory": "8G"}, "b": {}},
+                "params": {"n": {}, "list": {"default": null}, "deep": {"default": {"a": [1]}, "description": "d"}}}),
             serde_json::json!({"source": "builtin"}),
         ),
     ]

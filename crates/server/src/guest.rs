@@ -41,7 +41,7 @@ impl Image {
     /// # Errors
     /// When it cannot be written.
     pub(crate) fn keep(&self, dir: &Path, name: &str) -> std::io::Result<PathBuf> {
-        let dir = dir.join(&self.digest[..16]);
+        let dir = dir.join(&self.digest[..crate::files::DIGEST]);
         let target = dir.join(name);
         if target.exists() {
             return Ok(target);

@@ -6,6 +6,7 @@
 
 mod attach;
 mod callers;
+mod claim;
 mod counted;
 mod epics;
 mod files;
@@ -14,6 +15,7 @@ mod guest;
 mod idle;
 mod instance;
 mod listen;
+mod orphans;
 mod paths;
 mod process;
 mod removal;

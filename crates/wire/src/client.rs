@@ -4,12 +4,12 @@
 //! an impostor that replaced the socket file in the box is refused.
 
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
-use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +99,9 @@ impl Stage {
     }
 }
 
+/// A terminal of the box's: the side that is held here and the side a command gets; or the errno of there being none.
+type Terminal = Result<(OwnedFd, OwnedFd), i32>;
+
 #[derive(Debug, Default)]
 struct Shared {
     /// One listener a command; `None` once the channel is lost.
@@ -106,6 +109,8 @@ struct Shared {
     /// Told when the channel is lost.
     lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
+    /// Who waits for a terminal, in the order of the asking; nobody once the channel is lost.
+    terminals: Mutex<VecDeque<Sender<Terminal>>>,
 }
 
 /// A connection to a box's guest. When the last clone is dropped, everything it started in the box is killed.
@@ -170,6 +175,7 @@ impl Client {
             commands: Mutex::new(Some(HashMap::new())),
             lost: Condvar::new(),
             programs: Mutex::new(Arc::new(welcome.programs.clone())),
+            terminals: Mutex::default(),
         });
         let heard = Arc::clone(&shared);
         std::thread::Builder::new().name("box".into()).spawn(move || hear(reader, &heard))?;
@@ -224,6 +230,25 @@ impl Client {
             return Err(e.into());
         }
         Ok(id)
+    }
+
+    /// A terminal made in the box, where it has a name: the side to be held here and the side a command gets. `Err(errno)`
+    /// inside when the box has none to give. What comes is not looked at: a guest may send any descriptor.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn terminal(&self) -> Result<Result<(OwnedFd, OwnedFd), i32>, ClientError> {
+        let (sender, answer) = channel();
+        {
+            // answers come in the order of the asking
+            let mut waiting = self.inner.shared.terminals.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+                return Err(ClientError::Gone);
+            }
+            self.inner.writer.send(&ToGuest::OpenTerminal, &[])?;
+            waiting.push_back(sender);
+        }
+        answer.recv().map_err(|_| ClientError::Gone)
     }
 
     /// Signals the process group of command `id`.
@@ -304,8 +329,8 @@ impl Command {
 }
 
 fn hear(mut reader: Reader, shared: &Shared) {
-    // descriptors a guest sends are dropped at once: it has none to give
-    while let Ok(Some((message, _))) = reader.recv::<FromGuest>() {
+    // descriptors a guest sends are dropped at once: but for a terminal's it has none to give
+    while let Ok(Some((message, fds))) = reader.recv::<FromGuest>() {
         let (id, event) = match message {
             FromGuest::Started { id } => (id, CommandEvent::Started),
             FromGuest::SpawnFailed { id, errno } => (id, CommandEvent::Failed(errno)),
@@ -316,6 +341,20 @@ fn hear(mut reader: Reader, shared: &Shared) {
                 continue;
             }
             FromGuest::Pong(_) => continue,
+            FromGuest::Terminal | FromGuest::NoTerminal(_) => {
+                let waiting = shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let mut fds = fds.into_iter();
+                let terminal = match (message, fds.next(), fds.next()) {
+                    (FromGuest::NoTerminal(errno), ..) => Err(errno),
+                    (_, Some(ours), Some(theirs)) => Ok((ours, theirs)),
+                    _ => break,
+                };
+                // nobody asked
+                let Some(waiting) = waiting else { break };
+                // one that was dropped does not care
+                let _ = waiting.send(terminal);
+                continue;
+            }
             // said once, before
             FromGuest::Welcome(_) | FromGuest::Refused(_) => break,
         };
@@ -326,6 +365,8 @@ fn hear(mut reader: Reader, shared: &Shared) {
     // a guest that broke the protocol is not spoken to any more
     let _ = reader.stream().shutdown(std::net::Shutdown::Both);
     let left = shared.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // dropping the senders is what tells whoever waits for a terminal
+    shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     shared.lost.notify_all();
     for mut listener in left.into_iter().flat_map(HashMap::into_values) {
         (listener.hear)(CommandEvent::Lost);

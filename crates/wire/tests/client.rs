@@ -4,6 +4,7 @@
 use hmz_wire::{
     Bytes, Client, ClientError, Command, CommandEvent, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, Writer, split,
 };
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -197,4 +198,31 @@ fn the_end_of_a_guest_is_heard_by_all() {
         assert_eq!(command.next_within(LIMIT), Some(CommandEvent::Lost));
         assert!(matches!(command.wait(), Err(ClientError::Gone)));
     }
+}
+
+#[test]
+fn a_terminal_is_what_was_asked_for_or_the_guest_is_dropped() {
+    let it = liar();
+    let (client, mut reader, writer) = it.met();
+    let null = std::fs::File::open("/dev/null").expect("a descriptor");
+    let answers = [(FromGuest::Terminal, 2), (FromGuest::NoTerminal(6), 0), (FromGuest::Terminal, 1)];
+    let guest = std::thread::spawn(move || {
+        for (answer, count) in answers {
+            assert!(matches!(reader.recv::<ToGuest>(), Ok(Some((ToGuest::OpenTerminal, fds))) if fds.is_empty()));
+            writer.send(&answer, &vec![null.as_fd(); count]).expect("send");
+        }
+        // held until the client has left
+        assert!(!matches!(reader.recv::<ToGuest>(), Ok(Some(_))));
+    });
+    assert!(matches!(client.terminal(), Ok(Ok(_))));
+    assert!(matches!(client.terminal(), Ok(Err(6))));
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)), "half a terminal");
+    guest.join().expect("the guest");
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)));
+    // one that nobody asked for
+    let it = liar();
+    let (client, _reader, writer) = it.met();
+    writer.send(&FromGuest::NoTerminal(6), &[]).expect("send");
+    client.wait_lost();
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)));
 }

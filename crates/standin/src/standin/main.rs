@@ -30,6 +30,7 @@ mod nr {
     pub const GETCWD: usize = 79;
     pub const UMASK: usize = 95;
     pub const GETSID: usize = 124;
+    pub const RT_SIGPENDING: usize = 127;
     pub const SETRLIMIT: usize = 160;
     pub const GETDENTS64: usize = 217;
     pub const EXIT_GROUP: usize = 231;
@@ -50,6 +51,8 @@ const SIGCONT: u32 = 18;
 const SIGTSTP: u32 = 20;
 const SIGTTIN: u32 = 21;
 const SIGTTOU: u32 = 22;
+/// The signals that stop a process and can be held back.
+const STOPS: [u32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
 
 macro_rules! call {
     ($nr:expr $(, $arg:expr)*) => {{
@@ -288,7 +291,7 @@ pub extern "C" fn start(stack: *const usize) -> ! {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
     call!(nr::CLOSE_RANGE, socket + 1, u32::MAX, 0);
-    attend(socket, ignored)
+    attend(socket, ignored | blocked)
 }
 
 /// Sends the hello with the descriptors, the directory and the strings: at once when there is room, so that the supervisor
@@ -345,20 +348,29 @@ fn give_up_terminal(fds: &[i32]) -> i32 {
     -1
 }
 
-/// Forwards signals and waits for the verdict.
-fn attend(socket: i32, ignored: u64) -> ! {
-    let all = !0u64;
-    let signals = call!(nr::SIGNALFD4, -1isize, &raw const all, 8, 0o2_000_000) as i32;
+/// Forwards signals and waits for the verdict. `unheeded` are those the command ignores or holds back.
+fn attend(socket: i32, unheeded: u64) -> ! {
+    let stops = STOPS.into_iter().fold(0, |set, signal| set | bit(signal)) & !unheeded;
+    let others = !stops;
+    // neither blocks: a signal can go again, taken away by one that follows it
+    let heard = |set: &u64| call!(nr::SIGNALFD4, -1isize, &raw const *set, 8, 0o2_004_000) as i32;
+    let (signals, stopping) = (heard(&others), heard(&stops));
     loop {
-        let mut polled = [PollFd { fd: socket, events: 1, revents: 0 }, PollFd { fd: signals, events: 1, revents: 0 }];
-        if call!(nr::POLL, polled.as_mut_ptr(), 2, -1isize) < 0 {
+        let wait = |fd| PollFd { fd, events: 1, revents: 0 };
+        let mut polled = [wait(socket), wait(signals), wait(stopping)];
+        if call!(nr::POLL, polled.as_mut_ptr(), polled.len(), -1isize) < 0 {
             continue;
         }
         if polled[1].revents != 0 {
             let mut info = [0u32; 32];
             if call!(nr::READ, signals, info.as_mut_ptr(), 128) == 128 {
-                forward(socket, info[0], ignored);
+                forward(socket, info[0]);
             }
+        }
+        if polled[2].revents != 0
+            && let Some(signal) = STOPS.into_iter().find(|&signal| pending() & stops & bit(signal) != 0)
+        {
+            stop(socket, signal);
         }
         if polled[0].revents != 0 {
             let verdict = hear(socket);
@@ -392,15 +404,34 @@ fn hear(socket: i32) -> Verdict {
     verdict
 }
 
-/// Forwards one signal; a supervisor that has told the end, or is gone, is heard of next. One that stops stops us as well, where the kernel would have stopped the command.
-fn forward(socket: i32, signal: u32, ignored: u64) {
+/// Forwards one signal. A supervisor that has told the end, or is gone, is heard of next.
+fn forward(socket: i32, signal: u32) {
     send_all(socket, (&raw const signal).cast(), 4);
-    if matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU) && ignored & (1 << (signal - 1)) == 0 {
-        disposition(signal, 0);
-        call!(nr::KILL, call!(nr::GETPID), signal);
-        let open = !(1u64 << (signal - 1));
-        let all = !0u64;
-        call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const open, 0, 8);
-        call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, 0, 8);
+}
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Bits of the signals that came and are held back.
+fn pending() -> u64 {
+    let mut set = 0u64;
+    call!(nr::RT_SIGPENDING, &raw mut set, 8);
+    set
+}
+
+/// Has the command stopped, and lets the signal stop us as the kernel would have stopped the command.
+///
+/// It is never taken out of what came: a SIGCONT that follows it at once takes it away, and then nothing stops. Nor does
+/// anything where our group is an orphan's; then the command goes on as well.
+fn stop(socket: i32, signal: u32) {
+    forward(socket, signal);
+    let open = !bit(signal);
+    let all = !0u64;
+    call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const open, 0, 8);
+    call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, 0, 8);
+    // what goes on after a stop was told to, and that is still to be forwarded
+    if pending() & bit(SIGCONT) == 0 {
+        forward(socket, SIGCONT);
     }
 }
