@@ -49,7 +49,7 @@ pub(crate) fn build(
         elsewhere: false,
         clock: Arc::clone(&clock),
     }));
-    let files = Files::new(paths, &instance)?;
+    let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
     let (runners, ended) = RunnerProcesses::new(executable.clone());

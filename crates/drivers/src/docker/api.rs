@@ -79,6 +79,11 @@ impl Api {
         &self.road
     }
 
+    /// Whether it is at the same address and speaks the same version.
+    pub fn speaks_as(&self, other: &Self) -> bool {
+        (&self.address, self.minor) == (&other.address, other.minor)
+    }
+
     /// Agrees on a version: the newest both ends speak.
     ///
     /// # Errors
