@@ -24,6 +24,7 @@ impl Dockerd {
         // short, since sockets are in it
         let dir = tempfile::Builder::new().prefix("hmz-d").tempdir_in("/var/tmp").unwrap();
         let holder = Command::new("unshare").args(["--mount", "--net", "sleep", "infinity"]).spawn().unwrap();
+        std::fs::write(dir.path().join("none.json"), "{}").unwrap();
         let mut made = Self { dir, holder, daemon: None, more };
         eventually("the namespaces are there", LIMIT, || {
             let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();

@@ -192,6 +192,7 @@ pub fn death(state: Option<&BoxState>, ending: Option<&Ending>, lease: Option<u6
     match state {
         // of a box that removes itself it is chance whether it is there still
         Some(BoxState::Exited(_)) if lease.is_some() && ending.is_some() => gone(ending, lease),
+        Some(BoxState::Exited(_)) if ending.is_some_and(|e| e.removed) => gone(ending, lease),
         Some(BoxState::Exited(exit)) => ended(exit, ending).unwrap_or_else(|| by_status(exit.code)),
         Some(BoxState::Created | BoxState::Running(_)) => (UNKNOWN, "the box does not run".into()),
         None => gone(ending, lease),

@@ -201,7 +201,8 @@ fn deaths_and_healing() {
 #[test]
 fn the_reason_of_a_death_is_what_is_known_and_no_more() {
     let exited = |code: Option<i64>, oom: bool| Some(BoxState::Exited(Exit { code, oom, at: None }));
-    let ending = |code, oom, stopped, killed| Some(Ending { code: Some(code), oom, stopped, killed });
+    let ending = |code, oom, stopped, killed| Some(Ending { code: Some(code), oom, stopped, killed, removed: false });
+    let removed = Some(Ending { code: Some(137), killed: true, removed: true, ..Ending::default() });
     let lease = Some(120);
     for (state, ending, lease, reason) in [
         // there still
@@ -220,6 +221,7 @@ fn the_reason_of_a_death_is_what_is_known_and_no_more() {
         (exited(Some(3), false), ending(3, false, false, false), None, "Exited"),
         (exited(None, false), None, None, "Unknown"),
         // about to be gone
+        (exited(Some(137), false), removed, None, "RemovedByHand"),
         (exited(Some(137), false), ending(137, false, false, true), lease, "RemovedByHand"),
         (exited(Some(0), false), ending(0, false, false, false), lease, "LeaseOver"),
         (exited(Some(0), false), None, lease, "Exited"),

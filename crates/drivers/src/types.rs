@@ -144,6 +144,8 @@ pub struct Ending {
     pub stopped: bool,
     /// Whether somebody asked the daemon to kill it, as a forced removal does.
     pub killed: bool,
+    /// Whether one that was killed is gone, or was soon after.
+    pub removed: bool,
 }
 
 /// Whether a box runs.

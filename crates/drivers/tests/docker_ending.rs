@@ -29,19 +29,19 @@ async fn ends(lease: Option<Duration>, end: impl FnOnce(&Corner, &str)) -> Endin
 
 #[tokio::test]
 async fn who_ended_a_box_is_told() {
-    let by = |code, stopped, killed| Ending { code: Some(code), oom: false, stopped, killed };
+    let by = |code, stopped, killed, removed| Ending { code: Some(code), oom: false, stopped, killed, removed };
     for lease in [None, Some(Duration::from_secs(600))] {
         // the first process of a test does not heed being asked
-        assert_eq!(ends(lease, |_, id| drop(docker(&["stop", "-t", "1", id]))).await, by(137, true, true));
-        assert_eq!(ends(lease, |_, id| drop(docker(&["kill", id]))).await, by(137, false, true));
-        assert_eq!(ends(lease, |_, id| drop(docker(&["rm", "-f", id]))).await, by(137, false, true));
+        assert_eq!(ends(lease, |_, id| drop(docker(&["stop", "-t", "1", id]))).await, by(137, true, true, false));
+        assert_eq!(ends(lease, |_, id| drop(docker(&["rm", "-f", id]))).await, by(137, false, true, true));
         // by nobody the daemon knows
         let alone = ends(lease, |_, id| {
             let pid = docker(&["inspect", "--format", "{{.State.Pid}}", id]).parse().unwrap();
             rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
         });
-        assert_eq!(alone.await, by(137, false, false));
+        assert_eq!(alone.await, by(137, false, false, false));
     }
+    assert_eq!(ends(None, |_, id| drop(docker(&["kill", id]))).await, by(137, false, true, false));
 }
 
 #[tokio::test]

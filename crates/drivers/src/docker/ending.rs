@@ -18,6 +18,8 @@ use std::time::Duration;
 const REMEMBERED: usize = 512;
 /// How long an end that is under way is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a removal that began with a kill is waited for.
+const REMOVAL: Duration = Duration::from_secs(3);
 /// How long before its end a want of memory counts as its cause, in seconds.
 const CAUSE: i64 = 10;
 /// Events that tell of an end.
@@ -107,6 +109,20 @@ pub async fn ending(session: &Session<'_>, heard: &Endings, id: &str) -> Result<
         Ok(Err(fault)) if fault.status() != Some(404) => return Err(session.fault(fault)),
         Ok(_) => {}
     }
+    let Some(mut ending) = known(session, heard, id).await? else { return Ok(None) };
+    if ending.killed && !ending.stopped {
+        let gone = format!("{wait}?condition=removed");
+        // removed already is an answer too
+        ending.removed = match tokio::time::timeout(REMOVAL, session.api.post(&gone, None)).await {
+            Ok(answer) => answer.map_or_else(|fault| fault.status() == Some(404), |_| true),
+            Err(_) => false,
+        };
+    }
+    Ok(Some(ending))
+}
+
+/// What is known of the end of one that does not run.
+async fn known(session: &Session<'_>, heard: &Endings, id: &str) -> Result<Option<Ending>, DriverError> {
     if let Some(heard) = heard.of(id).filter(Heard::explains) {
         return Ok(Some(heard.ending()));
     }
@@ -162,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_end_is_told_apart() {
-        let of = |code, oom, stopped, killed| Ending { code: Some(code), oom, stopped, killed };
+        let of = |code, oom, stopped, killed| Ending { code: Some(code), oom, stopped, killed, removed: false };
         let none = json!({});
         assert_eq!(after(&[kill("15", 5), die("0", 5), event("stop", 5, none.clone())]), (of(0, false, true, false), true));
         assert_eq!(
