@@ -13,6 +13,7 @@ use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Ending, Target, Want};
 use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -46,6 +47,8 @@ pub struct Observed {
     pub saved: Saved,
     /// Why its entry in settings.yaml cannot be used, if so.
     pub unreadable: Option<String>,
+    /// What is wrong with settings.yaml beside its entries: why a runtime may be missing.
+    pub settings: Vec<String>,
     /// Whether its backend has a driver.
     pub driven: bool,
     /// What `local` means to whoever asked.
@@ -295,7 +298,7 @@ pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Times
     }
     // often at first, when a guest is about to be there, then more and more rarely
     let waited = status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
-    Action::requeue((waited / 4).clamp(Duration::from_millis(10), Duration::from_secs(5)))
+    Action::requeue((waited / 4).clamp(Duration::from_millis(2), Duration::from_secs(5)))
 }
 
 /// Its box died.
@@ -336,7 +339,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let Some(runtime) = &seen.runtime else {
         let near = seen.saved.near(&wanted).map(|near| format!("did you mean {}?", near.at()));
         let hints = near.into_iter().chain([seen.saved.entry(&wanted)]);
-        let why = refusal::message(&hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint));
+        let error = hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint);
+        let missing = BTreeMap::from([(wanted, None)]);
+        let why = refusal::message(&refusal::with_settings(error, &missing, &seen.settings, false));
         outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
         return Step::Wait(Action::await_change());
     };

@@ -405,7 +405,8 @@ impl Driver for Liar {
 
     async fn ending(&self, target: &Target, _: &str) -> Result<Option<Ending>, DriverError> {
         let daemon = self.reach(target).await?;
-        let known = Ending { code: Some(137), oom: self.dice.one_in(3), stopped: self.dice.one_in(3), killed: true, removed: false };
+        let known =
+            Ending { code: Some(137), oom: self.dice.one_in(3), stopped: self.dice.one_in(3), killed: true, removed: false };
         let remembers = self.dice.one_in(2);
         self.back(&daemon, target, remembers.then_some(known)).await
     }

@@ -11,6 +11,7 @@ mod counted;
 mod epics;
 mod files;
 mod guarded;
+mod guest;
 mod idle;
 mod instance;
 mod listen;
@@ -24,6 +25,7 @@ mod serve;
 mod settings;
 mod world;
 
+pub use guest::{GuestProgram, Image};
 pub use paths::Paths;
 pub use process::ProcessId;
 pub use serve::{Config, State, serve};

@@ -3,6 +3,7 @@
 use crate::attach::{self, Attached};
 use crate::callers::Callers;
 use crate::claim::Claim;
+use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
@@ -29,6 +30,8 @@ pub struct Config {
     pub paths: Paths,
     /// Its environment.
     pub env: BTreeMap<String, String>,
+    /// What its boxes are given.
+    pub guest: GuestProgram,
     /// Whether it ends when there is nothing to do.
     pub ends_when_idle: bool,
 }

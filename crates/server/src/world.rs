@@ -46,7 +46,7 @@ pub(crate) fn build(
         docker_config_dir: config_dir(&config.env).unwrap_or_default(),
         clock: Arc::clone(&clock),
     }));
-    let files = Files::new(paths, &instance)?;
+    let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
     let (runners, ended) = RunnerProcesses::new(executable.clone());

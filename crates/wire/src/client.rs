@@ -70,10 +70,18 @@ enum Stage {
     Exited,
 }
 
-#[derive(Debug)]
+/// Takes a command's events, in the thread that hears the guest.
+type Hear = Box<dyn FnMut(CommandEvent) + Send>;
+
 struct Listener {
     stage: Stage,
-    events: Sender<CommandEvent>,
+    hear: Hear,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("stage", &self.stage).finish_non_exhaustive()
+    }
 }
 
 impl Stage {
@@ -188,12 +196,31 @@ impl Client {
     ///
     /// # Errors
     /// When the guest is gone.
-    pub fn spawn(&self, mut spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
+    pub fn spawn(&self, spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
+        let (sender, events) = channel();
+        let hear = move |event| {
+            // one that was dropped does not care
+            let _ = sender.send(event);
+        };
+        let id = self.spawn_heard(spawn, fds, hear)?;
+        Ok(Command { id, events, client: self.clone() })
+    }
+
+    /// Starts a command and gives its events to `hear`, which may be called before this returns; its id. `hear` is called in
+    /// the thread that hears the guest, which every command of this connection waits for: it must not block.
+    ///
+    /// # Errors
+    /// When the guest is gone. `hear` is then not called, or with `Lost` alone.
+    pub fn spawn_heard(
+        &self,
+        mut spawn: Spawn,
+        fds: &[BorrowedFd<'_>],
+        hear: impl FnMut(CommandEvent) + Send + 'static,
+    ) -> Result<u64, ClientError> {
         let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
         spawn.id = id;
-        let (sender, events) = channel();
         match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, events: sender }),
+            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, hear: Box::new(hear) }),
             None => return Err(ClientError::Gone),
         };
         if let Err(e) = self.inner.writer.send(&ToGuest::Spawn(spawn), fds) {
@@ -202,7 +229,7 @@ impl Client {
             }
             return Err(e.into());
         }
-        Ok(Command { id, events, client: self.clone() })
+        Ok(id)
     }
 
     /// A terminal made in the box, where it has a name: the side to be held here and the side a command gets. `Err(errno)`
@@ -337,25 +364,26 @@ fn hear(mut reader: Reader, shared: &Shared) {
     }
     // a guest that broke the protocol is not spoken to any more
     let _ = reader.stream().shutdown(std::net::Shutdown::Both);
-    // dropping the senders is what every listener hears as `Lost`
-    *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let left = shared.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // dropping the senders is what tells whoever waits for a terminal
     shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     shared.lost.notify_all();
+    for mut listener in left.into_iter().flat_map(HashMap::into_values) {
+        (listener.hear)(CommandEvent::Lost);
+    }
 }
 
 /// Passes an event on; false when no guest of ours would have sent it.
 fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
-    let mut commands = shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(commands) = &mut *commands else { return false };
-    let Some(listener) = commands.get_mut(&id) else { return false };
+    let commands = || shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+    // taken out: whoever hears may start another command
+    let Some(mut listener) = commands().as_mut().and_then(|commands| commands.remove(&id)) else { return false };
     let Some(next) = listener.stage.after(event) else { return false };
-    // one that was dropped does not care
-    let _ = listener.events.send(event);
-    match next {
-        Some(stage) => listener.stage = stage,
-        None => {
-            commands.remove(&id);
-        }
+    (listener.hear)(event);
+    if let Some(stage) = next {
+        listener.stage = stage;
+        // this thread alone says that the channel is lost
+        commands().as_mut().map(|commands| commands.insert(id, listener));
     }
     true
 }

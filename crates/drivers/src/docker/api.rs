@@ -57,7 +57,7 @@ pub struct Answer {
 }
 
 /// A daemon at a socket.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
     socket: PathBuf,
     /// The minor version of the API spoken, from 1.41; `None` before it was asked.

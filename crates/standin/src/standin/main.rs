@@ -225,8 +225,8 @@ fn descriptors(socket: i32, fds: &mut [i32; MAX_FDS]) -> usize {
     count
 }
 
-/// Sends everything; exits when the supervisor is gone.
-fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
+/// Sends everything; whether there was somebody to hear it.
+fn send_all(socket: i32, mut at: *const u8, mut len: usize) -> bool {
     while len > 0 {
         let sent = call!(nr::SENDTO, socket, at, len, MSG_NOSIGNAL, 0, 0);
         match sent {
@@ -235,9 +235,10 @@ fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
                 len -= n as usize;
             }
             -4 => {}
-            _ => die(SIGKILL),
+            _ => return false,
         }
     }
+    true
 }
 
 /// Called with the stack as the kernel left it: argc, argv, 0, envp, 0, auxv.
@@ -285,9 +286,7 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     let mut cwd = MaybeUninit::<[u8; MAX_CWD]>::uninit();
     let got = call!(nr::GETCWD, cwd.as_mut_ptr(), MAX_CWD);
     hello.cwd_len = if got > 1 { got as u32 - 1 } else { 0 };
-    introduce(socket, &hello);
-    send_all(socket, cwd.as_ptr().cast(), hello.cwd_len as usize);
-    send_all(socket, argv0 as *const u8, name - argv0);
+    introduce(socket, &hello, cwd.as_ptr().cast(), argv0 as *const u8);
     if socket > 0 {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
@@ -295,16 +294,21 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     attend(socket, ignored | blocked)
 }
 
-/// Sends the hello with the descriptors.
-fn introduce(socket: i32, hello: &Hello) {
+/// Sends the hello with the descriptors, the directory and the strings: at once when there is room, so that the supervisor
+/// is woken once.
+fn introduce(socket: i32, hello: &Hello, cwd: *const u8, block: *const u8) {
     let nfds = hello.nfds as usize;
     let control = Control { len: 16 + 4 * nfds, level: 1, kind: 1, fds: hello.fds };
-    let iov = Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() };
+    let parts = [
+        Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() },
+        Iov { base: cwd, len: hello.cwd_len as usize },
+        Iov { base: block, len: hello.block_len as usize },
+    ];
     let message = Message {
         name: 0,
         name_len: 0,
-        iov: &raw const iov,
-        iov_len: 1,
+        iov: parts.as_ptr(),
+        iov_len: parts.len(),
         control: addr_of!(control).cast(),
         control_len: if nfds == 0 { 0 } else { control.len },
         flags: 0,
@@ -313,7 +317,14 @@ fn introduce(socket: i32, hello: &Hello) {
     if sent <= 0 {
         die(SIGKILL);
     }
-    send_all(socket, iov.base.wrapping_add(sent as usize), iov.len - sent as usize);
+    let mut sent = sent as usize;
+    for part in &parts {
+        let done = if sent < part.len { sent } else { part.len };
+        sent -= done;
+        if !send_all(socket, part.base.wrapping_add(done), part.len - done) {
+            die(SIGKILL);
+        }
+    }
 }
 
 /// A session leader gives its terminal up, for the command to take it as its own. Returns the descriptor's number, or -1.
@@ -393,7 +404,7 @@ fn hear(socket: i32) -> Verdict {
     verdict
 }
 
-/// Forwards one signal.
+/// Forwards one signal. A supervisor that has told the end, or is gone, is heard of next.
 fn forward(socket: i32, signal: u32) {
     send_all(socket, (&raw const signal).cast(), 4);
 }
