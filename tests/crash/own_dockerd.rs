@@ -230,6 +230,10 @@ fn a_daemon_that_is_frozen_is_one_that_is_away() {
     dockerd.signal(Signal::STOP);
     // what is declared meanwhile waits, and no verb does
     let _ = scene.apply(&scene.environment_manifest("later", "")).ok();
+    // nothing tells of it: it is found by the next look, once that has waited for its answer
+    eventually("what is on it is not known", 3 * LIMIT, || {
+        (condition(&scene.get("env/e"), "Ready")?.0 == "Unknown").then_some(())
+    });
     assert_eq!(scene.condition("env/e", "Ready", "Unknown").0, "Unreachable");
     let (_, said) = scene.condition(&runtime, "Reachable", "False");
     assert!(said.contains("no answer in 30 s"), "{said}");

@@ -21,8 +21,6 @@ pub const OUT_OF_MEMORY: &str = "OutOfMemory";
 pub const STOPPED_BY_HAND: &str = "StoppedByHand";
 /// Reason: somebody killed the box.
 pub const KILLED_BY_HAND: &str = "KilledByHand";
-/// Reason: the box had no owner for its lease, and ended itself.
-pub const LEASE_OVER: &str = "LeaseOver";
 /// Reason: the box's first process ended.
 pub const EXITED: &str = "Exited";
 /// Reason: somebody removed the box.
@@ -34,7 +32,7 @@ pub const GUEST_SILENT: &str = "GuestSilent";
 
 /// Whether a reason says that a box ended.
 pub fn is_death(reason: &str) -> bool {
-    [OUT_OF_MEMORY, STOPPED_BY_HAND, KILLED_BY_HAND, LEASE_OVER, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+    [OUT_OF_MEMORY, STOPPED_BY_HAND, KILLED_BY_HAND, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
 }
 
 /// Sets a condition at the environment's generation.
@@ -239,7 +237,9 @@ fn gone(ending: Option<&Ending>, lease: Option<u64>) -> (&'static str, String) {
         // of one that removes itself these two are the same
         Some((KILLED_BY_HAND, _)) => removed,
         Some(known) => known,
-        None if ending.code == Some(0) => (LEASE_OVER, format!("the box had no owner for {lease} s and ended itself")),
+        None if ending.code == Some(0) => {
+            (EXITED, format!("the box ended with status 0, as one does that has had no owner for {lease} s"))
+        }
         None => by_status(ending.code),
     }
 }

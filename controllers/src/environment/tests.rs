@@ -224,7 +224,7 @@ fn the_reason_of_a_death_is_what_is_known_and_no_more() {
         // about to be gone
         (exited(Some(137), false), removed, None, "RemovedByHand"),
         (exited(Some(137), false), ending(137, false, false, true), lease, "RemovedByHand"),
-        (exited(Some(0), false), ending(0, false, false, false), lease, "LeaseOver"),
+        (exited(Some(0), false), ending(0, false, false, false), lease, "Exited"),
         (exited(Some(0), false), None, lease, "Exited"),
         // gone
         (None, None, None, "RemovedByHand"),
@@ -232,7 +232,7 @@ fn the_reason_of_a_death_is_what_is_known_and_no_more() {
         (None, ending(137, false, false, true), lease, "RemovedByHand"),
         (None, ending(0, false, true, false), lease, "StoppedByHand"),
         (None, ending(137, true, false, false), lease, "OutOfMemory"),
-        (None, ending(0, false, false, false), lease, "LeaseOver"),
+        (None, ending(0, false, false, false), lease, "Exited"),
         (None, ending(1, false, false, false), lease, "Exited"),
         (None, ending(137, false, false, false), lease, "Unknown"),
         (None, None, lease, "Unknown"),
