@@ -34,7 +34,7 @@ fn a_run_fails_when_its_box_is_killed() {
 #[test]
 fn a_run_fails_when_its_box_is_stopped() {
     let message = run_fails(|_, container| drop(docker::docker(&["stop", container])));
-    assert!(message.ends_with("; the box was stopped by somebody"), "{message}");
+    assert!(message.ends_with("; the box was stopped, by somebody or with its daemon"), "{message}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     scene.condition("env/stopped", "Ready", "True");
     docker::docker(&["stop", &scene.container()]);
     let (reason, message) = scene.condition("env/stopped", "Ready", "False");
-    assert_eq!((reason.as_str(), message.as_str()), ("StoppedByHand", "the box was stopped by somebody"));
+    assert_eq!((reason.as_str(), message.as_str()), ("Stopped", "the box was stopped, by somebody or with its daemon"));
     // its share is given back though it is still declared
     scene.assert_nothing_left();
     let _ = scene.home.hmz(["delete", "env/stopped"]).run().ok();

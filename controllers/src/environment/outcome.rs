@@ -17,8 +17,8 @@ pub const LOST: &str = "Lost";
 pub const INSUFFICIENT: &str = "Insufficient";
 /// Reason: the kernel killed the box for memory.
 pub const OUT_OF_MEMORY: &str = "OutOfMemory";
-/// Reason: somebody stopped the box.
-pub const STOPPED_BY_HAND: &str = "StoppedByHand";
+/// Reason: the box was asked to end through its daemon, or because that was stopped itself.
+pub const STOPPED: &str = "Stopped";
 /// Reason: somebody killed the box.
 pub const KILLED_BY_HAND: &str = "KilledByHand";
 /// Reason: the box's first process ended.
@@ -32,7 +32,7 @@ pub const GUEST_SILENT: &str = "GuestSilent";
 
 /// Whether a reason says that a box ended.
 pub fn is_death(reason: &str) -> bool {
-    [OUT_OF_MEMORY, STOPPED_BY_HAND, KILLED_BY_HAND, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+    [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
 }
 
 /// Sets a condition at the environment's generation.
@@ -202,7 +202,7 @@ fn ended(exit: &Exit, ending: Option<&Ending>) -> Option<(&'static str, String)>
     let code = exit.code.or(ending.and_then(|e| e.code));
     let killed = matches!(code, None | Some(137));
     match ending {
-        Some(e) if e.stopped => Some((STOPPED_BY_HAND, "the box was stopped by somebody".into())),
+        Some(e) if e.stopped => Some((STOPPED, "the box was stopped, by somebody or with its daemon".into())),
         Some(e) if e.killed && killed => Some((KILLED_BY_HAND, "the box was killed by signal 9, which somebody sent".into())),
         // that something was killed for memory says nothing of an end that came otherwise
         Some(Ending { oom: true, .. }) if killed => Some(out_of_memory()),

@@ -207,8 +207,8 @@ fn the_reason_of_a_death_is_what_is_known_and_no_more() {
     let lease = Some(120);
     for (state, ending, lease, reason) in [
         // there still
-        (exited(Some(0), false), ending(0, false, true, false), None, "StoppedByHand"),
-        (exited(Some(137), false), ending(137, false, true, true), None, "StoppedByHand"),
+        (exited(Some(0), false), ending(0, false, true, false), None, "Stopped"),
+        (exited(Some(137), false), ending(137, false, true, true), None, "Stopped"),
         (exited(Some(137), false), ending(137, false, false, true), None, "KilledByHand"),
         (exited(Some(137), false), ending(137, true, false, false), None, "OutOfMemory"),
         (exited(Some(137), true), None, None, "OutOfMemory"),
@@ -230,7 +230,7 @@ fn the_reason_of_a_death_is_what_is_known_and_no_more() {
         (None, None, None, "RemovedByHand"),
         (None, ending(137, false, false, true), None, "RemovedByHand"),
         (None, ending(137, false, false, true), lease, "RemovedByHand"),
-        (None, ending(0, false, true, false), lease, "StoppedByHand"),
+        (None, ending(0, false, true, false), lease, "Stopped"),
         (None, ending(137, true, false, false), lease, "OutOfMemory"),
         (None, ending(0, false, false, false), lease, "Exited"),
         (None, ending(1, false, false, false), lease, "Exited"),

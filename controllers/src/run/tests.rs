@@ -277,7 +277,7 @@ fn a_run_that_lost_its_box_says_why() {
         planned(run.clone(), &seen).status.conditions.get("Complete").unwrap().message.clone()
     };
     assert_eq!(says(Outcome::Failed, &[]), "the box of 'box' is gone");
-    let stopped = "the box was stopped by somebody";
+    let stopped = "the box was stopped, by somebody or with its daemon";
     assert_eq!(says(Outcome::Failed, &[stopped]), format!("the box of 'box' is gone; {stopped}"));
     assert_eq!(says(Outcome::Cancelled, &[stopped]), "the box of 'box' is gone");
 }
