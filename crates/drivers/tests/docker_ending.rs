@@ -1,5 +1,7 @@
 //! How a box ended, as a real daemon tells it: to one that listened, and to one that asks afterwards.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see in functions beside them
+
 mod common;
 
 use common::{Corner, HANG, docker, until, up};
