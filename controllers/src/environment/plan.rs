@@ -10,7 +10,7 @@ use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{DefaultRequest, Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
-use hmz_drivers::{BoxKey, BoxState, Target, Want};
+use hmz_drivers::{BoxKey, BoxState, Ending, Target, Want};
 use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub struct Observed {
     pub owner: Owner,
     /// What is on the daemon.
     pub boxes: Boxes,
+    /// What the daemon remembers of the end of one that does not run.
+    pub ending: Option<Ending>,
 }
 
 /// The run that owns an environment.
@@ -265,7 +267,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             answer(env, seen, restarted)
         }
         Boxes::Seen(other) => {
-            outcome::died(env, other.as_ref(), seen.now);
+            outcome::died(env, other.as_ref(), seen.ending.as_ref(), seen.now);
             Step::Discard(target, key)
         }
     }

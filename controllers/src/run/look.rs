@@ -3,10 +3,11 @@
 use super::plan::{Observed, environment_name, under};
 use super::refusal::Runtimes;
 use crate::core::ReconcileError;
-use crate::environment::plan::owner_run;
+use crate::environment::{self, plan::owner_run};
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::{RunnerState, World};
+use hmz_api::journal::Outcome;
 use hmz_api::kinds::annotation::CWD;
 use hmz_api::kinds::condition::ACCEPTED;
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
@@ -32,6 +33,12 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             owned.insert(env.metadata.name.clone(), env);
         } else if names.contains(&env.metadata.name) {
             taken.push(env.metadata.name);
+        }
+    }
+    let mut lost = Vec::new();
+    if let (false, Some((_, RunnerState::Ended(Outcome::Failed, _)))) = (complete, &runner) {
+        for env in owned.values() {
+            lost.extend(environment::look::lost(world, env).await);
         }
     }
     let (settings, settings_broken) = faults(world);
@@ -70,6 +77,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         owned,
         taken,
         runner,
+        lost,
         caller,
     })
 }

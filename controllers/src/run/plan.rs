@@ -55,6 +55,8 @@ pub struct Observed {
     pub taken: Vec<String>,
     /// Its runner, when there is one or one may be there.
     pub runner: Option<(String, RunnerState)>,
+    /// Why boxes of it do not run any more, a sentence each; looked for once its runner says that it failed.
+    pub lost: Vec<String>,
     /// What the verb passed along.
     pub caller: CallerContext,
 }
@@ -176,7 +178,7 @@ fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
             let kill = remaining(asked, GRACE, seen.now).is_none();
             return Step::EndRunner { runner: runner.clone(), kill };
         }
-        Some((_, state @ RunnerState::Ended(..))) if !run.status.is_complete() => ended(run, state, seen.now),
+        Some((_, state @ RunnerState::Ended(..))) if !run.status.is_complete() => ended(run, seen, state),
         _ if !run.status.is_complete() => complete(run, Outcome::Cancelled, "it was deleted", seen.now),
         _ => {}
     }
@@ -221,7 +223,7 @@ fn cancel(run: &mut Resource<Run>, seen: &Observed, asked: Timestamp) -> Step {
             Step::Again
         }
         Some((_, state)) => {
-            ended(run, state, seen.now);
+            ended(run, seen, state);
             Step::Again
         }
         None => {
@@ -231,11 +233,16 @@ fn cancel(run: &mut Resource<Run>, seen: &Observed, asked: Timestamp) -> Step {
     }
 }
 
-fn ended(run: &mut Resource<Run>, state: &RunnerState, now: Timestamp) {
+fn ended(run: &mut Resource<Run>, seen: &Observed, state: &RunnerState) {
     match state {
         RunnerState::Alive => {}
-        RunnerState::Ended(how, message) => complete(run, *how, message, now),
-        RunnerState::Died => complete(run, Outcome::Failed, "the run's runner died", now),
+        RunnerState::Ended(Outcome::Failed, message) => {
+            // the runner sees that a box is gone, and the daemon knows why
+            let parts: Vec<&str> = std::iter::once(message).chain(&seen.lost).map(String::as_str).collect();
+            complete(run, Outcome::Failed, &parts.join("; "), seen.now);
+        }
+        RunnerState::Ended(how, message) => complete(run, *how, message, seen.now),
+        RunnerState::Died => complete(run, Outcome::Failed, "the run's runner died", seen.now),
     }
 }
 
@@ -247,7 +254,7 @@ fn follow(run: &mut Resource<Run>, seen: &Observed, runner: &str, state: &Runner
         set(run, RUNNING, True, "Started", "", seen.now);
         return Step::Wait(Action::requeue(FOLLOW));
     }
-    ended(run, state, seen.now);
+    ended(run, seen, state);
     Step::Again
 }
 

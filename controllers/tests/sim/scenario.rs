@@ -65,6 +65,14 @@ pub fn play(seed: u64) -> Vec<String> {
 }
 
 impl Sim {
+    /// A world without lies, in which the controllers are at work.
+    pub fn calm(seed: u64) -> Self {
+        let mut sim = Self::new(seed);
+        sim.lies.store(false, Ordering::Relaxed);
+        sim.start();
+        sim
+    }
+
     fn new(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
@@ -109,7 +117,7 @@ impl Sim {
     }
 
     /// Lets time pass, in steps; what has to hold is checked at each.
-    async fn pass(&mut self, time: Duration) {
+    pub async fn pass(&mut self, time: Duration) {
         let until = tokio::time::Instant::now() + time;
         while tokio::time::Instant::now() < until {
             let step =

@@ -1,7 +1,7 @@
 //! Docker: a box is a container on a daemon reached over a Unix socket.
 //!
-//! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
-//! what the daemon lists.
+//! Nothing is remembered between calls but which API version an endpoint speaks, what machine it is on, and what was heard of
+//! how boxes ended: the truth is what the daemon lists.
 
 mod account;
 mod admission;
@@ -12,6 +12,7 @@ mod container;
 mod context;
 mod credentials;
 mod empty_image;
+mod ending;
 mod endpoint;
 mod gpus;
 mod holder;
@@ -32,7 +33,7 @@ pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
@@ -99,6 +100,7 @@ pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
     spoken: Mutex<HashMap<Way, Spoken>>,
+    endings: ending::Endings,
 }
 
 /// A daemon that was spoken to.
@@ -118,7 +120,7 @@ impl DockerDriver {
 
     /// A driver with ages and deadlines of its own.
     pub fn with_limits(who: DockerIdentity, limits: Limits) -> Self {
-        Self { who, limits, spoken: Mutex::default() }
+        Self { who, limits, spoken: Mutex::default(), endings: ending::Endings::default() }
     }
 
     fn spoken(&self) -> MutexGuard<'_, HashMap<Way, Spoken>> {
@@ -209,7 +211,11 @@ impl Driver for DockerDriver {
         life::remove(&self.session(target).await?, key).await
     }
 
+    async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
+        ending::ending(&self.session(target).await?, &self.endings, id).await
+    }
+
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {
-        watch::events(&self.session(target).await?).await
+        watch::events(&self.session(target).await?, &self.endings).await
     }
 }

@@ -11,6 +11,6 @@ mod types;
 pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
 pub use types::{
-    Admitted, BoxKey, BoxSpec, BoxState, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started, Target,
-    Want,
+    Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started,
+    Target, Want,
 };

@@ -135,6 +135,21 @@ pub struct Exit {
     pub at: Option<Timestamp>,
 }
 
+/// What a daemon remembers of how a box ended, beside its exit status. It forgets: nothing known is no fault.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ending {
+    /// The exit status.
+    pub code: Option<i64>,
+    /// Whether the kernel killed something in it for memory just before.
+    pub oom: bool,
+    /// Whether somebody asked the daemon to stop it, which asks the first process to end and kills it when it does not.
+    pub stopped: bool,
+    /// Whether somebody asked the daemon to kill it, as a forced removal does.
+    pub killed: bool,
+    /// Whether one that was killed is gone, or was soon after.
+    pub removed: bool,
+}
+
 /// Whether a box runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoxState {
