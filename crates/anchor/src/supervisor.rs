@@ -121,7 +121,7 @@ pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
     let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"];
     let write = write.into_iter().map(|dir| Bytes::from(dir.as_bytes())).collect();
     let fence = Fence { write, required: true };
-    Ok(Client::connect(Path::new(&place.socket), place.pid, false, Some(fence))?)
+    Ok(Client::open(&place.link, false, Some(fence))?)
 }
 
 /// Forwards signals, and ends everything when the guardian is gone.

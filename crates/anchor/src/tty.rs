@@ -18,7 +18,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
@@ -39,7 +39,7 @@ pub fn shell(address: &BoxAddress, argv: Vec<Bytes>, tty: bool) -> Result<Status
     }
     // before the first thread is made, which has the same mask
     let signals = signals()?;
-    let client = Client::connect(Path::new(&address.socket), address.pid, false, None)?;
+    let client = Client::open(&address.link, false, None)?;
     let argv = if argv.is_empty() { login_shell(&client) } else { argv };
     let mut spawn = Spawn {
         id: 0,

@@ -4,6 +4,7 @@
 //! an impostor that replaced the socket file in the box is refused.
 
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
+use hmz_api::link::Link;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -131,6 +132,17 @@ pub struct Command {
 }
 
 impl Client {
+    /// Connects to a box's guest by the way that is given. `owner`: this connection keeps a leased box alive.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is not the box's, refuses or is silent.
+    pub fn open(link: &Link, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
+        match link {
+            Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
+            Link::Stream(_) => Err(ClientError::Refused("this version reaches boxes of this machine only".into())),
+        }
+    }
+
     /// Connects to the guest at `socket`, whose pid 1 is `pid` as this process sees it.
     ///
     /// # Errors

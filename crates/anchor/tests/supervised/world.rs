@@ -2,6 +2,7 @@
 
 use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -69,7 +70,8 @@ impl World {
         let socket = format!("{run}/g.sock");
         eventually("the guest's socket", || Path::new(&socket).exists());
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), socket, pid, workdir, scratch };
+        let link = Link::Direct { socket, pid };
+        let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), link, workdir, scratch };
         Self { place, container, exe, uid, dir }
     }
 
