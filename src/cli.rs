@@ -1,6 +1,8 @@
 //! The command line as it is typed.
 
+use crate::complete;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use std::path::PathBuf;
 
 /// Runs coding agents whose work lands in an environment of its own, declaratively.
@@ -88,13 +90,16 @@ pub enum Output {
 #[derive(Debug, Args)]
 pub struct Get {
     /// A kind (envs, runs, runtimes, flows, all), or kind/name
+    #[arg(add = ArgValueCompleter::new(complete::kind_or_all))]
     pub what: String,
     /// Names within the kind
+    #[arg(add = ArgValueCompleter::new(complete::name))]
     pub names: Vec<String>,
     /// How to print
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
-    /// Go on printing what changes
+    /// Go on printing what changes: a row when a cell changes (its age is none), and `kind/name deleted`; with -o json an
+    /// object a line, {"type": "ADDED" | "MODIFIED" | "DELETED", "object": …}
     #[arg(short, long)]
     pub watch: bool,
 }
@@ -103,8 +108,10 @@ pub struct Get {
 #[derive(Debug, Args)]
 pub struct Named {
     /// A kind, or kind/name
+    #[arg(add = ArgValueCompleter::new(complete::kind_or_name))]
     pub what: String,
     /// The name
+    #[arg(add = ArgValueCompleter::new(complete::name))]
     pub name: Option<String>,
 }
 
@@ -112,9 +119,10 @@ pub struct Named {
 #[derive(Debug, Args)]
 pub struct Delete {
     /// A kind, or kind/name
-    #[arg(required_unless_present = "filename")]
+    #[arg(required_unless_present = "filename", add = ArgValueCompleter::new(complete::kind_or_name))]
     pub what: Option<String>,
     /// Names within the kind
+    #[arg(add = ArgValueCompleter::new(complete::name))]
     pub names: Vec<String>,
     /// Remove what these manifests declare
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with = "what")]
@@ -131,6 +139,7 @@ pub struct Delete {
 #[derive(Debug, Args)]
 pub struct Logs {
     /// The run
+    #[arg(add = ArgValueCompleter::new(complete::run))]
     pub run: String,
     /// Follow it until it ends
     #[arg(short, long)]
@@ -144,11 +153,13 @@ pub struct Logs {
 #[derive(Debug, Args)]
 pub struct Wait {
     /// condition=NAME[=true|false|unknown], or delete
-    #[arg(long = "for", value_name = "WHAT")]
+    #[arg(long = "for", value_name = "WHAT", add = ArgValueCompleter::new(complete::until))]
     pub until: String,
     /// A kind, or kind/name
+    #[arg(add = ArgValueCompleter::new(complete::kind_or_name))]
     pub what: String,
     /// The name
+    #[arg(add = ArgValueCompleter::new(complete::name))]
     pub name: Option<String>,
     /// How long at most
     #[arg(long, default_value = "30s", value_name = "DURATION")]
@@ -159,16 +170,16 @@ pub struct Wait {
 #[derive(Debug, Args)]
 pub struct Exec {
     /// The flow
-    #[arg(short, long)]
+    #[arg(short, long, add = ArgValueCompleter::new(complete::flow))]
     pub flow: String,
     /// Who plays a role: [ROLE=]CLI[@ACCOUNT]/MODEL[:EFFORT]
-    #[arg(short, long = "agent", value_name = "SPEC")]
+    #[arg(short, long = "agent", value_name = "SPEC", add = ArgValueCompleter::new(complete::agent))]
     pub agent: Vec<String>,
     /// Where a role's work lands: ROLE=BACKEND[@NAME][/WORKDIR]
-    #[arg(short, long = "env", value_name = "SPEC")]
+    #[arg(short, long = "env", value_name = "SPEC", add = ArgValueCompleter::new(complete::place))]
     pub env: Vec<String>,
     /// A parameter, such as budget.duration=10m
-    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    #[arg(short, long = "param", value_name = "KEY=VALUE", add = ArgValueCompleter::new(complete::param))]
     pub param: Vec<String>,
     /// One JSON object an event, on stdout
     #[arg(long)]
@@ -181,6 +192,7 @@ pub struct Exec {
 #[derive(Debug, Args)]
 pub struct Sh {
     /// The environment
+    #[arg(add = ArgValueCompleter::new(complete::environment))]
     pub environment: String,
     /// A command instead of a shell
     #[arg(last = true)]

@@ -110,6 +110,16 @@ impl Client {
         self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await
     }
 
+    /// The same of a daemon that runs already.
+    ///
+    /// # Errors
+    /// When none does.
+    pub async fn list_of_running(&self, kind: &str) -> Result<Vec<AnyResource>, Error> {
+        let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
+        let response = answer(request(stream, Method::GET, &format!("/v1/{kind}"), Vec::new()).await?).await?;
+        serde_json::from_slice(&read_all(response.into_body()).await?).map_err(broken)
+    }
+
     /// Asks for deletion; with `abandon` what is on a daemon that is gone for good is given up.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 mod cli;
 mod client;
+mod complete;
 mod daemon;
 mod edge;
 mod output;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
-    clap_complete::CompleteEnv::with_factory(<cli::Cli as clap::CommandFactory>::command).complete();
+    complete::answer();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

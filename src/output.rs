@@ -12,6 +12,7 @@ pub mod number;
 pub mod phase;
 pub mod progress;
 pub mod record;
+pub mod rows;
 pub mod sink;
 pub mod style;
 pub mod table;

@@ -3,6 +3,7 @@
 use crate::cli::Output;
 use crate::edge;
 use crate::output::progress::Progress as Line;
+use crate::output::rows::{self, Form};
 use crate::output::sink::{Reader, put};
 use crate::output::style::Style;
 use crate::output::transcript::{self, answer};
@@ -116,35 +117,35 @@ pub fn describe(item: &AnyResource) -> String {
     description::describe(item, SystemClock.now())
 }
 
-/// Rows of a watch: the headers once, then a row a change.
-pub struct Rows {
-    how: Option<Output>,
-    headed: bool,
-}
+/// What a watch prints.
+pub struct Rows(rows::Rows);
 
 impl Rows {
     /// In this form.
-    pub const fn new(how: Option<Output>) -> Self {
-        Self { how, headed: false }
+    pub fn new(how: Option<Output>) -> Self {
+        Self(rows::Rows::new(match how {
+            None => Form::Table,
+            Some(Output::Wide) => Form::Wide,
+            Some(Output::Yaml) => Form::Yaml,
+            Some(Output::Json) => Form::Json,
+            Some(Output::Name) => Form::Name,
+        }))
     }
 
-    /// The rows of these.
+    /// These, as far as they are new or have changed.
     ///
     /// # Errors
-    /// As [`listing`].
-    pub fn more(&mut self, items: &[AnyResource]) -> Result<String, Error> {
-        if items.is_empty() {
-            return Ok(String::new());
-        }
-        let text = listing(items, self.how)?;
-        let table = matches!(self.how, None | Some(Output::Wide));
-        let text = match self.how {
-            Some(Output::Yaml) if self.headed => format!("---\n{text}"),
-            _ if table && self.headed => text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned()),
-            _ => text,
-        };
-        self.headed = true;
-        Ok(text)
+    /// When one cannot be written as JSON or YAML.
+    pub fn there(&mut self, items: &[AnyResource]) -> Result<String, Error> {
+        self.0.there(items, SystemClock.now(), width())
+    }
+
+    /// One that is gone.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn gone(&mut self, item: &AnyResource) -> Result<String, Error> {
+        self.0.gone(item)
     }
 }
 

@@ -301,9 +301,18 @@ fn waiting_and_watching_see_what_changes() {
     assert_eq!(lost.out(), "env/box condition met\n");
     assert_eq!(watch.stdout().matches("NAME").count(), 1, "{}", watch.stdout());
     let _ = home.hmz(["delete", "env/box"]).run().ok();
+    watch.wait_for("env/box deleted");
+    // no row says what the one before it said, but for its age
+    let rows: Vec<String> = watch.stdout().lines().map(without_age).collect();
+    assert!(rows.windows(2).all(|two| two[0] != two[1]), "{rows:#?}");
     assert_eq!(gone.wait().ok().out(), "env/box is gone\n");
     let absent = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().expect_code(1);
     let _ = absent.says("there is no env/box");
+}
+
+/// A row without its last cell.
+fn without_age(row: &str) -> String {
+    row.trim_end().rsplit_once(' ').map_or(row, |(cells, _)| cells).trim_end().to_owned()
 }
 
 #[test]

@@ -115,20 +115,18 @@ fn five_environments_of_one_run_start_concurrently() {
     let mut begun = std::collections::BTreeMap::new();
     let mut ready = std::collections::BTreeMap::new();
     for seen in serde_json::Deserializer::from_str(&events.stdout()).into_iter::<Value>().map_while(Result::ok) {
-        let items = seen["items"].as_array().cloned().unwrap_or_else(|| vec![seen.clone()]);
-        for env in items {
-            let name = env["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let at = |kind: &str| {
-                let conditions = env["status"]["conditions"].as_array()?;
-                let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
-                Some(found["lastTransitionTime"].as_str()?.to_owned())
-            };
-            if let Some(at) = at("ImageReady") {
-                begun.entry(name.clone()).or_insert(at);
-            }
-            if let Some(at) = at("Ready") {
-                ready.entry(name).or_insert(at);
-            }
+        let env = &seen["object"];
+        let name = env["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let at = |kind: &str| {
+            let conditions = env["status"]["conditions"].as_array()?;
+            let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
+            Some(found["lastTransitionTime"].as_str()?.to_owned())
+        };
+        if let Some(at) = at("ImageReady") {
+            begun.entry(name.clone()).or_insert(at);
+        }
+        if let Some(at) = at("Ready") {
+            ready.entry(name).or_insert(at);
         }
     }
     assert_eq!((begun.len(), ready.len()), (5, 5), "{begun:?} {ready:?}");

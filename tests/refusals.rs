@@ -91,10 +91,13 @@ fn flows_and_roles() {
         ("-f boxed -e box=docker@here$P", "boxed needs an agent for 'coder'; specify each with -a ROLE=CLI/MODEL:EFFORT"),
         (
             "-f boxed -a codre=script/./steps.yaml -e box=docker@here$P",
-            "boxed has no agent role 'codre'; available roles are 'coder'",
+            "boxed has no agent role 'codre'; available roles are 'coder'\n  hint: -a coder=script/$P/steps.yaml\n",
         ),
         ("-f boxed $A", "boxed needs an environment for 'box'; specify each with -e ROLE=BACKEND[@PROVIDER]/WORKDIR"),
-        ("-f boxed $A -e bax=docker@here$P", "boxed has no environment role 'bax'; available roles are 'box'"),
+        (
+            "-f boxed $A -e bax=docker@here$P",
+            "boxed has no environment role 'bax'; available roles are 'box'\n  hint: -e box=docker@here$P\n",
+        ),
         ("-f boxed $A -a script/./x -e box=docker@here$P", "-a 'script/./x': every agent role of boxed has an agent already"),
         ("-f boxed $A $A -e box=docker@here$P", "-a: the role 'coder' is given twice"),
         ("-f boxed $A -e box=docker@here$P -e box=docker@here$P", "-e: the role 'box' is given twice"),
@@ -129,6 +132,11 @@ fn places_that_cannot_be_had() {
     let place = Place::new();
     place.table(&[
         ("-f boxed $A -e box=docker@nope$P", "-e 'box=docker@nope$P': no docker runtime is saved as 'nope'; "),
+        (
+            "-f boxed $A -e box=docker@gpubxo$P",
+            "-e 'box=docker@gpubxo$P': no docker runtime is saved as 'gpubxo'; save one on the runtimes page of /settings, or \
+             write box=docker/x for docker on this machine\n  hint: -e box=docker@gpubox$P\n  hint: # in ",
+        ),
         (
             "-f boxed $A -e box=docker@here/no/such/dir",
             "docker@here has no /no/such/dir to run a container: no directory to give",
@@ -243,9 +251,70 @@ fn a_runtime_that_the_settings_do_not_give_for_a_mistake_in_them() {
             seen.then_some(())
         });
     };
-    hinted("# in settings.yaml\n        runtimes:\n          docker:\n            nope:\n");
+    let file = place.home.hmz_home().join("settings.yaml");
+    hinted(&format!("# in {}\n        runtimes:\n          docker:\n            nope:\n", file.display()));
     place.home.settings("runtimes: [docker\n");
     hinted("settings.yaml is not read as it stands: ");
     place.home.settings("runtimes:\n  dokcer:\n    nope: {endpoint: local}\n");
     hinted("settings.yaml is not read as it stands: ");
+}
+
+#[test]
+fn parameters_the_flow_does_not_have() {
+    let place = Place::new();
+    let text = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: deep}\nspec:\n  environments: {box: {}}\n  params: {depth: , width: \
+                {default: 2}}\n  steps: [{exec: {environment: box, command: 'echo {{ params.depth }}{{ params.width }}'}}]\n";
+    place.project.write(".hmz/flows/deep.yaml", text);
+    place.table(&[
+        ("-f boxed $A -e box=docker@here$P -p tries=3", "boxed has no parameter 'tries'; it has none\n"),
+        (
+            "-f deep -e box=docker@here$P -p dpeth=3",
+            "deep has no parameter 'dpeth'; its parameters are 'depth', 'width'\n  hint: -p depth=3\n",
+        ),
+        ("-f deep -e box=docker@here$P", "deep needs a value for its parameter 'depth'; give it with -p depth=VALUE\n"),
+    ]);
+}
+
+#[test]
+fn texts_of_a_flow_that_cannot_be_rendered() {
+    let place = Place::new();
+    let flow = |text: &str| {
+        format!(
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: wrong}}\nspec:\n  environments: {{box: {{}}}}\n  params: {{n: {{default: \
+             1}}}}\n  steps:\n    - exec: {{environment: box, command: '{text}'}}\n"
+        )
+    };
+    let file = place.project.file(".hmz/flows/wrong.yaml").display().to_string();
+    for (text, said) in [
+        ("echo {{ tsk }}", ":8:50: 'tsk' is not one of task, params, steps, last, did you mean 'task'?\n"),
+        ("echo {{ params.m }}", ":8:50: the flow declares no parameter 'm'\n"),
+        ("echo {{ steps.one }}", ":8:50: no step before it has the id 'one'\n"),
+        ("echo {{ task", ":8:50: unexpected end of input, expected end of variable block\n"),
+    ] {
+        place.project.write(".hmz/flows/wrong.yaml", &flow(text));
+        place.table(&[("-f wrong -e box=docker@here$P", &format!("{file}{said}"))]);
+        let applied = place.home.hmz(["apply", "-f", &file]).run();
+        place.refused(applied, &format!("hmz apply: error: {file}{said}"));
+    }
+    // what only this run's values can tell is told of the step
+    place.project.write(".hmz/flows/wrong.yaml", &flow("echo {{ params.n.x.y }}"));
+    place.table(&[("-f wrong -e box=docker@here$P", "wrong: step 1: `params.n.x` is undefined")]);
+    place.project.write(".hmz/flows/wrong.yaml", &flow("echo {{ task | nofilter }}"));
+    place.table(&[("-f wrong -e box=docker@here$P", "wrong: step 1: filter nofilter is unknown")]);
+}
+
+#[test]
+fn what_is_not_there_is_met_with_what_was_meant() {
+    let place = Place::new();
+    let said = |words: &[&str], code: i32, said: &str| drop(place.home.hmz(words).run().expect_code(code).says(said));
+    said(&["get", "evns"], 2, "hmz get: error: 'evns' is not a kind; did you mean 'envs'?\n");
+    said(&["get", "runtime", "docker@gpubxo"], 1, "there is no runtime 'docker:gpubxo'; did you mean 'docker:gpubox'?\n");
+    said(&["describe", "flow", "nothing-like-it"], 2, "there is no flow 'nothing-like-it'");
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: e}\nspec: {runtime: 'docker:gpubxo', workdir: .}\n";
+    place.project.write("env.yaml", text);
+    let file = place.project.file("env.yaml").display().to_string();
+    let settings = place.home.hmz_home().join("settings.yaml");
+    let hints = format!("  hint: did you mean docker@gpubox?\n  hint: # in {}\n", settings.display());
+    said(&["apply", "-f", &file], 2, &hints);
+    drop(place.home.hmz(["delete", "env/e"]).run().ok());
 }

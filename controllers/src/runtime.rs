@@ -3,7 +3,7 @@
 pub mod plan;
 
 use crate::core::{Action, ReconcileError, Reconciler};
-use crate::target::target;
+use crate::target::{Saved, target};
 use crate::world::World;
 use async_trait::async_trait;
 use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec, condition};
@@ -23,6 +23,14 @@ pub(crate) struct Runtimes(pub(crate) World);
 /// The resource of a runtime.
 pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<Resource<Runtime>>, ReconcileError> {
     Ok(store.get::<Runtime>(&runtime.resource_name()).await?)
+}
+
+/// What is saved, for whoever named something that is not.
+pub(crate) async fn saved(world: &World) -> Result<Saved, ReconcileError> {
+    let stored = world.store.list::<Runtime>().await?;
+    let names = stored.iter().filter(|r| !r.metadata.is_deleting()).filter_map(|r| r.name().parse::<RuntimeRef>().ok());
+    let names = names.filter(|r| r.name.is_some()).collect();
+    Ok(Saved { path: world.settings.borrow().path.clone(), names })
 }
 
 /// Why its entry of settings.yaml cannot be used, if so.

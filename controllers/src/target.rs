@@ -3,6 +3,36 @@
 use hmz_api::RuntimeRef;
 use hmz_api::kinds::{Endpoint, RuntimeSpec};
 use hmz_drivers::Target;
+use hmz_manifest::nearest;
+
+/// What is saved, for whoever named something else.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Saved {
+    /// The path of settings.yaml; empty when nobody knows it.
+    pub path: String,
+    /// The runtimes that have a name.
+    pub names: Vec<RuntimeRef>,
+}
+
+impl Saved {
+    /// The first line of a hint that is pasted into settings.yaml: which file that is.
+    pub fn heading(&self) -> String {
+        format!("# in {}", if self.path.is_empty() { "settings.yaml" } else { &self.path })
+    }
+
+    /// The saved runtime of the same backend whose name is nearest to a name that is not saved.
+    pub fn near(&self, runtime: &RuntimeRef) -> Option<&RuntimeRef> {
+        let names = self.names.iter().filter(|saved| saved.backend == runtime.backend);
+        let name = nearest(runtime.name.as_deref()?, names.clone().filter_map(|saved| saved.name.as_deref()))?;
+        names.into_iter().find(|saved| saved.name.as_deref() == Some(name))
+    }
+
+    /// The entry to write so that a runtime is saved.
+    pub fn entry(&self, runtime: &RuntimeRef) -> String {
+        let (backend, name) = (runtime.backend, runtime.name.as_deref().unwrap_or("here"));
+        format!("{}\nruntimes:\n  {backend}:\n    {name}:\n      endpoint: local\n      harness: local", self.heading())
+    }
+}
 
 /// The target of a runtime. What was started on an address stays there, whatever the runtime says by now.
 pub fn target(runtime: &RuntimeRef, spec: Option<&RuntimeSpec>, endpoint: Option<&str>) -> Target {
@@ -54,6 +84,17 @@ pub fn not_saved(runtime: &RuntimeRef, role: Option<&str>) -> String {
 mod tests {
     use super::*;
     use hmz_api::Backend;
+
+    #[test]
+    fn the_nearest_name_is_one_of_the_same_backend() {
+        let of = |backend, name: &str| RuntimeRef::named(backend, name);
+        let names = vec![of(Backend::Swarm, "gpubxo"), of(Backend::Docker, "gpubox"), of(Backend::Docker, "here")];
+        let saved = Saved { path: "/h/settings.yaml".into(), names };
+        assert_eq!(saved.near(&of(Backend::Docker, "gpubxo")), Some(&of(Backend::Docker, "gpubox")));
+        assert_eq!(saved.near(&of(Backend::Docker, "elsewhere")), None);
+        assert_eq!(saved.near(&RuntimeRef::unsaved(Backend::Docker)), None);
+        assert!(saved.entry(&of(Backend::Docker, "x")).starts_with("# in /h/settings.yaml\nruntimes:\n  docker:\n    x:\n"));
+    }
 
     #[test]
     fn a_box_stays_on_the_address_it_was_started_on() {

@@ -2,9 +2,8 @@
 
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::{FlowSpec, Run, RuntimeSpec};
+use hmz_api::kinds::{FlowSpec, Run, RunSpec, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
@@ -57,9 +56,10 @@ pub enum RunnerState {
 /// Runner processes, one a run. They outlive the daemon.
 #[async_trait]
 pub trait Runners: Send + Sync + 'static {
-    /// Whether the agents could run at all (installed, a known CLI); asked before anything starts. A refusal is the run's.
-    async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
-        let _ = (agents, caller);
+    /// Whether the run could do its flow's steps at all (texts that name what there is, agents that are installed and known);
+    /// asked before anything starts. A refusal is the run's.
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
+        let _ = (run, flow, caller);
         Ok(())
     }
 
@@ -136,6 +136,8 @@ pub trait Epics: Send + Sync + 'static {
 /// settings.yaml, as far as controllers care.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SettingsSnapshot {
+    /// The file's path, as refusals name it.
+    pub path: String,
     /// Each runtime it names: its spec, or why the entry cannot be read (one sentence).
     pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, String>)>,
     /// Why the file cannot be read at all; then `runtimes` says nothing and the last good state stays.

@@ -225,6 +225,11 @@ fn flow<'a>(lines: &mut Lines, r: &'a Resource<Flow>) -> Option<&'a Conditions> 
         let asks = if parts.is_empty() { "<asks for nothing>".into() } else { parts.join(", ") };
         lines.add(0, &format!("Environment {role}"), asks);
     }
+    for (name, param) in &r.spec.params {
+        let mut parts: Vec<String> = param.description.iter().map(|d| d.trim_end_matches('.').to_owned()).collect();
+        parts.push(param.default.as_ref().map_or_else(|| "has to be given".to_owned(), |value| format!("default {value}")));
+        lines.add(0, &format!("Parameter {name}"), parts.join(", "));
+    }
     lines.add(0, "Steps", "");
     for (number, step) in r.spec.steps.iter().enumerate() {
         let text = match step {

@@ -24,15 +24,23 @@ const UNKNOWN: &str = "<unknown>";
 impl Table {
     /// The table as text, each line with a newline. Lines are cut at `width` characters when there is one: a terminal's.
     pub fn render(&self, width: Option<usize>) -> String {
+        self.render_after(&mut Vec::new(), width)
+    }
+
+    /// The rows of a table that is printed bit by bit: below the first ones the headers are left out. `widths` are those of
+    /// the columns so far, none at the beginning; they grow and never shrink.
+    pub fn render_after(&self, widths: &mut Vec<usize>, width: Option<usize>) -> String {
         let headers: Vec<String> = self.headers.iter().map(|h| (*h).to_owned()).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect());
         let lines: Vec<Vec<String>> =
-            std::iter::once(headers).chain(self.rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect())).collect();
-        let widths: Vec<usize> = (0..self.headers.len())
-            .map(|column| lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0))
-            .collect();
+            if widths.is_empty() { std::iter::once(headers).chain(rows).collect() } else { rows.collect() };
+        widths.resize(self.headers.len(), 0);
+        for (column, width) in widths.iter_mut().enumerate() {
+            *width = lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).max(*width);
+        }
         let mut out = String::new();
         for line in lines {
-            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let cells: Vec<String> = line.iter().zip(&*widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             let text = cells.join("   ");
             let text = text.trim_end();
             out.push_str(&width.map_or_else(|| text.to_owned(), |width| cut(text, width.max(1))));
@@ -201,6 +209,16 @@ pub fn flows<'a>(items: impl IntoIterator<Item = &'a Resource<Flow>>) -> Table {
         ]
     };
     Table { headers: vec!["NAME", "AGENTS", "ENVIRONMENTS", "SOURCE", "DESCRIPTION"], rows: items.into_iter().map(row).collect() }
+}
+
+/// One resource as a table of one row.
+pub fn of(item: &AnyResource, wide: bool, now: Timestamp) -> Table {
+    match item {
+        AnyResource::Environment(r) => environments([&**r], wide, now),
+        AnyResource::Run(r) => runs([&**r], wide, now),
+        AnyResource::Runtime(r) => runtimes([&**r], wide, now),
+        AnyResource::Flow(r) => flows([&**r]),
+    }
 }
 
 /// The word a person types for a kind: `env`, `run`, `runtime`, `flow`.

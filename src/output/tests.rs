@@ -63,6 +63,7 @@ fn world() -> Vec<AnyResource> {
         0,
         json!({"description": "One agent at work in a container of its own.", "agents": {"coder": {}},
                "environments": {"box": {"image": "python:3.12-slim", "cpus": 2}},
+               "params": {"depth": {"description": "How deep."}, "width": {"default": 2}},
                "steps": [{"turn": {"agent": "coder", "environment": "box", "prompt": "{{ task }}"}},
                          {"exec": {"environment": "box", "command": ["pytest", "-q"]}}]}),
     );

@@ -1,6 +1,7 @@
 //! `hmz exec`: a run that belongs to this terminal. Its end cancels it; its signals end it with 128+n.
 
 mod follow;
+mod leave;
 mod spec;
 
 use crate::cli;
@@ -45,6 +46,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
     let mut following = Box::pin(follow::to_the_end(client.clone(), result.name.clone(), args.json));
     // a daemon that does not answer keeps nobody from leaving
     let mut cancelling = told.map(|_| cancel(&client, &result.name));
+    let mut leaving = told.map(|_| leave::when_nobody_answers(client.clone(), result.name.clone()).boxed());
     loop {
         tokio::select! {
             ended = &mut following => {
@@ -65,6 +67,12 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                     return Ok(signalled(number));
                 }
                 cancelling = Some(cancel(&client, &result.name));
+                leaving = Some(leave::when_nobody_answers(client.clone(), result.name.clone()).boxed());
+            }
+            // the cancellation is on its way first
+            Some(left) = async { Some(leaving.as_mut()?.await) }, if cancelling.is_none() => {
+                show::error("exec", &left);
+                return Ok(signalled(told.unwrap_or(2)));
             }
             Some(cancelled) = async { Some(cancelling.as_mut()?.await) } => {
                 cancelling = None;

@@ -63,7 +63,7 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what is there, then each change, until the reader or the daemon ends.
+/// Prints what is there, then each change and each removal, until the reader or the daemon ends.
 async fn watch(client: &Client, kind: &'static str, names: &[String], how: Option<cli::Output>) -> Result<ExitCode, Error> {
     let mut lines = Box::pin(client.watch(kind, names.first().filter(|_| names.len() == 1).map(String::as_str)).await?);
     let mut rows = show::Rows::new(how);
@@ -73,13 +73,17 @@ async fn watch(client: &Client, kind: &'static str, names: &[String], how: Optio
         match line? {
             WatchLine::Modified(resource) if wanted(&resource) => match &mut first {
                 Some(held) => held.push(resource),
-                None => show::print(&rows.more(&[resource])?),
+                None => show::print(&rows.there(&[resource])?),
             },
             WatchLine::Bookmark => {
                 if let Some(held) = first.take() {
-                    show::print(&rows.more(&held)?);
+                    show::print(&rows.there(&held)?);
                 }
             }
+            WatchLine::Deleted(resource) if wanted(&resource) => match &mut first {
+                Some(held) => held.retain(|there| there.metadata().name != resource.metadata().name),
+                None => show::print(&rows.gone(&resource)?),
+            },
             WatchLine::Modified(_) | WatchLine::Deleted(_) => {}
         }
     }

@@ -1,6 +1,7 @@
 //! Names as they are typed: `env box`, `env/box`, `runtime docker@gpubox`.
 
 use hmz_api::{AnyResource, Error, RuntimeRef};
+use hmz_manifest::nearest;
 
 /// The kind a word means.
 ///
@@ -8,7 +9,10 @@ use hmz_api::{AnyResource, Error, RuntimeRef};
 /// When it means none.
 pub fn kind(word: &str) -> Result<&'static str, Error> {
     AnyResource::kind_of_word(word).ok_or_else(|| {
-        Error::usage(format!("'{word}' is not a kind")).hint("the kinds are runs, environments (envs), runtimes and flows")
+        let near =
+            nearest(word, ["env", "envs", "environment", "environments", "flow", "flows", "run", "runs", "runtime", "runtimes"]);
+        let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+        Error::usage(format!("'{word}' is not a kind{near}")).hint("the kinds are runs, environments (envs), runtimes and flows")
     })
 }
 
@@ -67,5 +71,13 @@ mod tests {
         assert_eq!(said("Environment", "run/a"), Err("'run/a' is a run and not an environment".into()));
         assert_eq!(said("Run", "env/a"), Err("'env/a' is an environment and not a run".into()));
         assert_eq!(said("Run", "pod/a"), Err("'pod' is not a kind".into()));
+    }
+
+    #[test]
+    fn a_slip_in_a_kind_is_met_with_the_kind() {
+        for (word, near) in [("evn", "env"), ("evns", "envs"), ("rnus", "runs"), ("runtme", "runtime"), ("flwos", "flows")] {
+            assert_eq!(kind(word).unwrap_err().message, format!("'{word}' is not a kind; did you mean '{near}'?"));
+        }
+        assert_eq!(kind("thing").unwrap_err().message, "'thing' is not a kind");
     }
 }

@@ -156,3 +156,37 @@ fn a_daemon_that_never_answers_hangs_no_verb() {
     scene.assert_nothing_left();
     assert_eq!(condition(&scene.get("run/r"), "Complete").unwrap().0, "True");
 }
+
+#[test]
+fn an_interrupted_exec_does_not_wait_for_a_daemon_that_never_answers() {
+    let (scene, proxy) = scene();
+    let exec = scene.exec().start();
+    scene.wait_up();
+    let name = scene.container_name();
+    proxy.set(Way::Silent);
+    exec.signal(rustix::process::Signal::INT);
+    // it says what is left and who goes on with it, while the daemon still says nothing
+    let left = exec.wait().expect_code(130);
+    let said = format!("(container {name}) may be left behind; hmz's daemon goes on taking run/");
+    assert!(left.err().contains(" does not answer at unix://") && left.err().contains(&said), "{left}");
+    assert!(!scene.home.containers().is_empty(), "the daemon could not be asked to remove it");
+    proxy.set(Way::Open);
+    scene.assert_nothing_left();
+    assert_eq!(scene.complete(&scene.the_run()).0, "Cancelled");
+}
+
+#[test]
+fn an_interrupted_exec_leaves_a_run_of_which_nothing_is_there_yet() {
+    let (scene, proxy) = scene();
+    proxy.set(Way::Silent);
+    let exec = scene.exec().start();
+    eventually("the run of exec is there", LIMIT, || (scene.list("runs").len() == 1).then_some(()));
+    exec.signal(rustix::process::Signal::INT);
+    let left = exec.wait().expect_code(130);
+    assert!(left.err().contains(" does not answer at unix://"), "{left}");
+    proxy.set(Way::Open);
+    // whatever comes first to the run that waited for the daemon: its cancellation, or that the daemon had not answered
+    let (reason, message) = scene.complete(&scene.the_run());
+    assert!(reason == "Cancelled" || reason == "Refused" && message.contains("could not"), "{reason} {message}");
+    scene.assert_nothing_left();
+}

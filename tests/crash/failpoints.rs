@@ -113,6 +113,28 @@ runs_converge! {
 }
 
 #[test]
+fn a_flow_of_the_callers_directory_is_found_again_when_the_daemon_dies() {
+    for point in ["run.finalizer", "run.epic"] {
+        let scene = Scene::new();
+        let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: ours}\nspec:\n  environments: {box: {image: 'busybox:latest'}}\n  \
+                    steps: [{exec: {environment: box, command: touch found}}]\n";
+        scene.project.write(".hmz/flows/ours.yaml", flow);
+        let manifest = scene.run_manifest("r", "");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let text: Vec<&str> = text.lines().filter(|line| !line.contains("agents:")).collect();
+        std::fs::write(&manifest, text.join("\n").replace("flow: boxed", "flow: ours")).unwrap();
+        let daemon = daemon_that_dies_at(&scene, point);
+        let _ = scene.home.hmz(["apply", "-f"]).arg(&manifest).cwd(scene.project.dir()).run().ok();
+        // asked from elsewhere, where there is no such flow
+        assert_eq!(scene.complete("r"), ("Succeeded".into(), String::new()), "{point}");
+        assert!(scene.project.file("found").exists(), "{point}");
+        died(daemon, point);
+        let _ = scene.home.hmz(["delete", "run/r"]).run().ok();
+        scene.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_standalone_environment_converges_when_the_daemon_dies() {
     for point in ["environment.held", "environment.incarnation"] {
         let scene = Scene::new();

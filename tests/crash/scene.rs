@@ -204,6 +204,20 @@ impl Scene {
         });
     }
 
+    /// The name of the one container of this home.
+    pub fn container_name(&self) -> String {
+        let name = docker::docker(&["inspect", "--format", "{{.Name}}", &self.container()]);
+        name.trim().trim_start_matches('/').to_owned()
+    }
+
+    /// The name of the one run.
+    pub fn the_run(&self) -> String {
+        match self.list("runs").as_slice() {
+            [run] => run["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            runs => panic!("not one run: {runs:?}"),
+        }
+    }
+
     /// The one container of this home.
     pub fn container(&self) -> String {
         eventually("one container of the test's", LIMIT, || match self.home.containers().as_slice() {

@@ -3,6 +3,7 @@
 use super::plan::{Boxes, Observed, Owner, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::runtime;
+use crate::target::Saved;
 use crate::world::World;
 use hmz_api::Resource;
 use hmz_api::kinds::condition::RUNNING;
@@ -32,10 +33,12 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         },
         (said, _) => said,
     };
+    let saved = if runtime.is_none() { crate::runtime::saved(world).await? } else { Saved::default() };
     Ok(Observed {
         now: world.clock.now(),
         instance: world.instance.clone(),
         runtime,
+        saved,
         unreadable,
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),

@@ -3,13 +3,14 @@
 use super::{FINALIZER, ROLE_LABEL, outcome};
 use crate::ABANDON;
 use crate::core::Action;
-use crate::target::{known_endpoint, not_saved, target, unsupported};
+use crate::run::refusal;
+use crate::target::{Saved, known_endpoint, not_saved, target, unsupported};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
 use hmz_api::launch::BoxAddress;
 use hmz_api::link::Link;
-use hmz_api::{Kind, OwnerReference, Resource};
+use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Target, Want};
 use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +43,8 @@ pub struct Observed {
     pub instance: String,
     /// The runtime, as saved; `None` when there is none of that name (or it is being deleted).
     pub runtime: Option<RuntimeSpec>,
+    /// What is saved, when the runtime is not.
+    pub saved: Saved,
     /// Why its entry in settings.yaml cannot be used, if so.
     pub unreadable: Option<String>,
     /// Whether its backend has a driver.
@@ -329,7 +332,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     }
     let wanted = env.spec.runtime.clone();
     let Some(runtime) = &seen.runtime else {
-        let why = not_saved(&wanted, None);
+        let near = seen.saved.near(&wanted).map(|near| format!("did you mean {}?", near.at()));
+        let hints = near.into_iter().chain([seen.saved.entry(&wanted)]);
+        let why = refusal::message(&hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint));
         outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
         return Step::Wait(Action::await_change());
     };

@@ -3,6 +3,7 @@
 use super::outcome;
 use super::plan::{Boxes, Observed, Owner, Plan, Step, plan};
 use super::{FINALIZER, ROLE_LABEL};
+use crate::target::Saved;
 use hmz_api::kinds::{Endpoint, Environment, EnvironmentSpec, RestartPolicy, RuntimeSpec, Share};
 use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
 use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
@@ -24,6 +25,7 @@ fn seen(now: i64) -> Observed {
         now: at(now),
         instance: "us".into(),
         runtime: Some(runtime),
+        saved: Saved::default(),
         unreadable: None,
         driven: true,
         local_endpoint: None,

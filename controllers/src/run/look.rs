@@ -5,7 +5,9 @@ use super::refusal::Runtimes;
 use crate::core::ReconcileError;
 use crate::environment::plan::owner_run;
 use crate::runtime;
+use crate::target::Saved;
 use crate::world::{RunnerState, World};
+use hmz_api::kinds::annotation::CWD;
 use hmz_api::kinds::condition::ACCEPTED;
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
 use hmz_api::launch::CallerContext;
@@ -15,7 +17,9 @@ use std::collections::BTreeMap;
 /// Looks.
 pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, ReconcileError> {
     let uid = run.metadata.uid.unwrap_or_default();
-    let caller = world.callers.get(uid).unwrap_or_default();
+    // a daemon that was started since knows of the caller only where its flows are
+    let cwd = || run.metadata.annotations.get(CWD).cloned().unwrap_or_default();
+    let caller = world.callers.get(uid).unwrap_or_else(|| CallerContext { cwd: cwd(), ..CallerContext::default() });
     let complete = run.status.is_complete();
     let going = run.metadata.is_deleting();
     let runner = if complete && !going { None } else { runner(world, run).await };
@@ -35,6 +39,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         settings.problem.iter().chain(&settings.faults).cloned().collect()
     };
     let mut runtimes = BTreeMap::new();
+    let mut saved = Saved::default();
     let mut flow = None;
     let mut agents = Ok(());
     if !complete && !going && runner.is_none() {
@@ -43,11 +48,17 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             let found = runtime::find(&world.store, &reference).await?;
             runtimes.insert(reference, found);
         }
-        flow = Some(find_flow(world, &run.spec.flow, &caller.cwd).await?);
-        if !run.status.conditions.is_true(ACCEPTED) {
-            agents = world.runners.check(&run.spec.agents, &caller).await;
+        if runtimes.values().any(Option::is_none) {
+            saved = runtime::saved(world).await?;
+        } else {
+            saved.path = world.settings.borrow().path.clone();
+        }
+        let found = find_flow(world, &run.spec.flow, &caller.cwd).await?;
+        if let (false, Ok(flow)) = (run.status.conditions.is_true(ACCEPTED), &found) {
+            agents = world.runners.check(&run.spec, flow, &caller).await;
             agents = agents.and(workdirs(world, run, &runtimes, &caller).await);
         }
+        flow = Some(found);
     }
     Ok(Observed {
         now: world.clock.now(),
@@ -56,6 +67,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         flow,
         agents,
         runtimes,
+        saved,
         settings,
         owned,
         taken,

@@ -5,7 +5,7 @@ use super::refusal::{self, Runtimes};
 use crate::core::Action;
 use crate::environment::plan::{address_of, admission_pause, is_down, remaining, target_of, want_of};
 use crate::environment::{self, ROLE_LABEL, outcome};
-use crate::target::known_endpoint;
+use crate::target::{Saved, known_endpoint};
 use crate::world::RunnerState;
 use crate::{ABANDON, CANCEL};
 use hmz_api::condition::ConditionStatus::{False, True};
@@ -43,6 +43,8 @@ pub struct Observed {
     pub agents: Result<(), Error>,
     /// The runtimes its roles are put on.
     pub runtimes: Runtimes,
+    /// The names there are, when one of them is missing.
+    pub saved: Saved,
     /// What is wrong with settings.yaml, beside entries that are there: why a runtime may be missing.
     pub settings: Vec<String>,
     /// The environments it owns, by name.
@@ -256,7 +258,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         None => return Step::Wait(Action::requeue(FOLLOW)),
     };
     if !run.status.conditions.is_true(ACCEPTED) {
-        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven)
+        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven, &seen.saved)
             .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings))
             .and_then(|()| seen.agents.clone());
         if let Err(error) = checked {

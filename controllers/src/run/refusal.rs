@@ -1,10 +1,12 @@
 //! What refuses a run before anything of it starts, in the words people know. Pure.
 
-use crate::target::{not_saved, unsupported};
+use crate::target::{Saved, not_saved, unsupported};
 use hmz_api::condition::ConditionStatus;
+use hmz_api::grammar::EnvSpec;
 use hmz_api::kinds::condition::COMPLETE;
 use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, Step};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
+use hmz_manifest::nearest;
 use std::collections::BTreeMap;
 
 /// Parts the sentence of a refusal from its hints in a condition's message.
@@ -33,23 +35,29 @@ pub fn of(run: &Resource<Run>) -> Option<Error> {
 ///
 /// # Errors
 /// The refusal.
-pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: &[Backend]) -> Result<(), Error> {
+pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: &[Backend], saved: &Saved) -> Result<(), Error> {
     let name = &run.spec.flow;
-    roles(name, "agent role", flow.agents.keys(), run.spec.agents.keys())?;
+    let agent = |role: &str| run.spec.agents.get(role).map(ToString::to_string);
+    roles(name, "agent role", "-a", flow.agents.keys(), run.spec.agents.keys(), agent)?;
     if let Some(missing) = missing(flow.agents.keys(), |role| run.spec.agents.contains_key(role)) {
         return Err(Error::refused(format!("{name} needs an agent for {missing}; specify each with -a ROLE=CLI/MODEL:EFFORT")));
     }
-    roles(name, "environment role", flow.environments.keys(), run.spec.environments.keys())?;
+    let environment = |role: &str| match run.spec.environments.get(role) {
+        Some(EnvironmentRequest::Text(spec)) => Some(spec.to_string()),
+        _ => None,
+    };
+    roles(name, "environment role", "-e", flow.environments.keys(), run.spec.environments.keys(), environment)?;
     if let Some(missing) = missing(flow.environments.keys(), |role| run.spec.environments.contains_key(role)) {
         let how = "specify each with -e ROLE=BACKEND[@PROVIDER]/WORKDIR";
         return Err(Error::refused(format!("{name} needs an environment for {missing}; {how}")));
     }
     for (role, request) in &run.spec.environments {
-        place(role, request, runtimes, driven)?;
+        place(role, request, runtimes, driven, saved)?;
     }
+    params(run, flow)?;
     for step in &flow.steps {
         if let Step::Turn { agent, environment, .. } = step {
-            harness(run, agent, environment, runtimes)?;
+            harness(run, agent, environment, runtimes, saved)?;
         }
     }
     Ok(())
@@ -73,24 +81,50 @@ fn missing<'a>(roles: impl Iterator<Item = &'a String>, has: impl Fn(&str) -> bo
     Some(quoted(roles.filter(|role| !has(role)))).filter(|text| !text.is_empty())
 }
 
+/// `spec` is what stands after the `=` for a role, as it would be typed after `flag`.
 fn roles<'a>(
     flow: &str,
     what: &str,
+    flag: &str,
     known: impl Iterator<Item = &'a String> + Clone,
     given: impl Iterator<Item = &'a String>,
+    spec: impl Fn(&str) -> Option<String>,
 ) -> Result<(), Error> {
     for role in given {
         if !known.clone().any(|k| k == role) {
-            let known = quoted(known);
-            let available = if known.is_empty() { "there are none".into() } else { format!("available roles are {known}") };
-            return Err(Error::refused(format!("{flow} has no {what} '{role}'; {available}")));
+            let names = quoted(known.clone());
+            let available = if names.is_empty() { "there are none".into() } else { format!("available roles are {names}") };
+            let error = Error::refused(format!("{flow} has no {what} '{role}'; {available}"));
+            let near = nearest(role, known.map(String::as_str));
+            let near = near.and_then(|near| Some(format!("{flag} {near}={}", spec(role)?)));
+            return Err(near.into_iter().fold(error, Error::hint));
         }
     }
     Ok(())
 }
 
+/// The parameters are those the flow has, and those without a default are given.
+fn params(run: &Resource<Run>, flow: &FlowSpec) -> Result<(), Error> {
+    let (name, given) = (&run.spec.flow, &run.spec.params.own);
+    let typed = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if let Some((key, value)) = given.iter().find(|(key, _)| !flow.params.contains_key(*key)) {
+        let known = quoted(flow.params.keys());
+        let available = if known.is_empty() { "it has none".into() } else { format!("its parameters are {known}") };
+        let error = Error::refused(format!("{name} has no parameter '{key}'; {available}"));
+        // the budget is the run's own, and no flow's
+        let near = nearest(key, flow.params.keys().map(String::as_str).chain(["budget.duration"]));
+        return Err(near.map(|near| format!("-p {near}={}", typed(value))).into_iter().fold(error, Error::hint));
+    }
+    match flow.params.iter().find(|(key, param)| param.default.is_none() && !given.contains_key(*key)) {
+        Some((key, _)) => {
+            Err(Error::refused(format!("{name} needs a value for its parameter '{key}'; give it with -p {key}=VALUE")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether one environment role can be put where it is put.
-fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: &[Backend]) -> Result<(), Error> {
+fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: &[Backend], names: &Saved) -> Result<(), Error> {
     let place = request.place();
     let item = match request {
         EnvironmentRequest::Text(spec) => format!("-e '{role}={spec}': "),
@@ -100,10 +134,12 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     let is_driven = driven.contains(&place.runtime.backend);
     let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).filter(|r| !r.metadata.is_deleting());
     if is_driven && saved.is_none() {
-        let (backend, name) = (place.runtime.backend, place.runtime.name.as_deref().unwrap_or("here"));
-        let entry =
-            format!("# in settings.yaml\nruntimes:\n  {backend}:\n    {name}:\n      endpoint: local\n      harness: local");
-        return refused(not_saved(&place.runtime, Some(role))).map_err(|error| error.hint(entry));
+        let near = names.near(&place.runtime).map(|near| match request {
+            EnvironmentRequest::Text(spec) => format!("-e {role}={}", EnvSpec { runtime: near.clone(), ..spec.clone() }),
+            EnvironmentRequest::Place(_) => format!("did you mean {}?", near.at()),
+        });
+        let hints = near.into_iter().chain([names.entry(&place.runtime)]);
+        return refused(not_saved(&place.runtime, Some(role))).map_err(|error| hints.fold(error, Error::hint));
     }
     let spec = saved.map(|r| r.spec.clone()).unwrap_or_default();
     if let Some(why) = unsupported(&place.runtime, &spec, is_driven) {
@@ -123,7 +159,7 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
 }
 
 /// Whether an agent can work in an environment: for now its CLI has to run here.
-fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runtimes) -> Result<(), Error> {
+fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runtimes, names: &Saved) -> Result<(), Error> {
     let (Some(spec), Some(request)) = (run.spec.agents.get(agent), run.spec.environments.get(environment)) else {
         let what = format!("{}: a turn of '{agent}' in '{environment}' names a role the flow does not have", run.spec.flow);
         return Err(Error::refused(what));
@@ -145,7 +181,7 @@ fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runti
     let slash = if workdir.is_empty() || workdir.starts_with('/') { "" } else { "/" };
     let entry =
         format!("runtimes:\n  {0}:\n    {name}:\n      endpoint: {1}\n      harness: local", runtime.backend, saved.endpoint);
-    let mut error = Error::refused(text).hint(format!("# in settings.yaml\n{entry}"));
+    let mut error = Error::refused(text).hint(format!("{}\n{entry}", names.heading()));
     if runtime.name.is_none() {
         error = error.hint(format!("-e {environment}={}@{name}{slash}{workdir}", runtime.backend));
     }

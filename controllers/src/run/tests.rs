@@ -4,6 +4,7 @@ use super::plan::{Observed, Plan, Step, environment_name, no_room, plan};
 use super::refusal::{self, check, message};
 use super::{FINALIZER, plan::complete};
 use crate::environment::outcome;
+use crate::target::Saved;
 use crate::world::RunnerState;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{
@@ -26,6 +27,7 @@ fn boxed() -> FlowSpec {
         description: None,
         agents: BTreeMap::from([("coder".into(), Default::default())]),
         environments: BTreeMap::from([("box".into(), asked)]),
+        params: BTreeMap::new(),
         steps: vec![FlowStep::Turn { agent: "coder".into(), environment: "box".into(), prompt: "{{ task }}".into(), id: None }],
     }
 }
@@ -65,9 +67,13 @@ fn refusals_say_what_to_do() {
         ("docker:far", RuntimeSpec { harness: "docker:here".parse().unwrap(), ..RuntimeSpec::default() }),
         ("docker:ssh", RuntimeSpec { endpoint: "ssh://gpu".parse().unwrap(), ..local() }),
     ];
+    let names = Saved {
+        path: "/home/me/.hmz/settings.yaml".into(),
+        names: ["here", "env", "far", "ssh"].map(|name| RuntimeRef::named(Backend::Docker, name)).into(),
+    };
     let mut out = Vec::new();
     let mut says = |what: &str, run: Resource<Run>| {
-        let result = check(&run, &boxed(), &runtimes(&saved, &run), &[Backend::Docker]);
+        let result = check(&run, &boxed(), &runtimes(&saved, &run), &[Backend::Docker], &names);
         let text = result.map_or_else(|e| message(&e), |()| "accepted".into());
         out.push(format!("# {what}\n{text}"));
     };
@@ -75,6 +81,7 @@ fn refusals_say_what_to_do() {
     says("no environment", declared(&[]));
     says("another role", declared(&[("box", "docker@here/w"), ("other", "docker@here/w")]));
     says("not saved", declared(&[("box", "docker@nope/w")]));
+    says("a slip of the hand", declared(&[("box", "docker@hree/w")]));
     says("no workdir", declared(&[("box", "docker@here")]));
     says("another backend", declared(&[("box", "swarm@x/w")]));
     says("endpoint elsewhere", declared(&[("box", "docker@ssh/w")]));
@@ -88,7 +95,39 @@ fn refusals_say_what_to_do() {
     let coder = other.spec.agents["coder"].clone();
     other.spec.agents.insert("x".into(), coder);
     says("another agent", other);
+    let mut slip = declared(&[("bxo", "docker@here/w")]);
+    let coder = slip.spec.agents["coder"].clone();
+    slip.spec.agents = BTreeMap::from([("codr".into(), coder)]);
+    says("a slip in a role", slip.clone());
+    slip.spec.agents = declared(&[]).spec.agents;
+    says("a slip in an environment role", slip);
+    let mut param = declared(&[("box", "docker@here/w")]);
+    param.spec.params.own.insert("dpeth".into(), 3.into());
+    says("a parameter of a flow without any", param.clone());
     insta::assert_snapshot!(out.join("\n\n"));
+}
+
+#[test]
+fn parameters_are_those_the_flow_has() {
+    let mut flow = boxed();
+    flow.params =
+        serde_json::from_value(serde_json::json!({"depth": {}, "width": {"default": 2}, "note": {"default": null}})).unwrap();
+    let said = |params: serde_json::Value| {
+        let mut run = declared(&[("box", "docker@here/w")]);
+        run.spec.params = serde_json::from_value(params).unwrap();
+        let known = runtimes(&[("docker:here", local())], &run);
+        check(&run, &flow, &known, &[Backend::Docker], &Saved::default()).map_err(|e| message(&e))
+    };
+    assert_eq!(said(serde_json::json!({"depth": 3})), Ok(()));
+    assert_eq!(said(serde_json::json!({"depth": null, "width": 1, "note": "x", "budget": {"duration": "10m"}})), Ok(()));
+    let needs = "boxed needs a value for its parameter 'depth'; give it with -p depth=VALUE";
+    assert_eq!(said(serde_json::json!({"width": 1})), Err(needs.into()));
+    let has = "its parameters are 'depth', 'note', 'width'";
+    let slip = format!("boxed has no parameter 'widht'; {has}\n\n-p width=4");
+    assert_eq!(said(serde_json::json!({"depth": 3, "widht": 4})), Err(slip));
+    let slip = format!("boxed has no parameter 'budget.duraton'; {has}\n\n-p budget.duration=1h");
+    assert_eq!(said(serde_json::json!({"depth": 3, "budget.duraton": "1h"})), Err(slip));
+    assert_eq!(said(serde_json::json!({"depth": 3, "zzz": 4})), Err(format!("boxed has no parameter 'zzz'; {has}")));
 }
 
 #[test]
@@ -111,6 +150,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         flow: Some(Ok(boxed())),
         agents: Ok(()),
         runtimes: runtimes(&[("docker:here", local())], run),
+        saved: Saved::default(),
         settings: Vec::new(),
         owned: BTreeMap::new(),
         taken: Vec::new(),

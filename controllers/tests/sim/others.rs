@@ -179,7 +179,8 @@ impl Flows for FakeFlows {
             _ => return Err(Error::refused(format!("there is no flow '{name}'"))),
         };
         let environments = (0..n).map(|i| (format!("e_{i}"), hmz_api::kinds::FlowEnvironment::default())).collect();
-        let flow = FlowSpec { description: None, agents: BTreeMap::new(), environments, steps: Vec::new() };
+        let flow =
+            FlowSpec { description: None, agents: BTreeMap::new(), environments, params: BTreeMap::new(), steps: Vec::new() };
         Ok((flow, "builtin".into()))
     }
 }

@@ -108,7 +108,7 @@ async fn a_session_works_over_turns_and_says_what_it_does() {
     let said = last.body["messages"].to_string();
     assert!(said.contains("Fix it.") && said.contains("Once more."), "the conversation is the same one");
     session.close().await;
-    assert_eq!(world.agents(), 0);
+    world.assert_no_agent_left().await;
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn an_interrupted_turn_ends_and_the_session_goes_on() {
     let (end, _) = ask(&mut *session, "Go. [[script:after]]").await;
     assert_eq!(end, TurnEnd::Answered("here again".into()));
     session.close().await;
-    assert_eq!(world.agents(), 0);
+    world.assert_no_agent_left().await;
 }
 
 #[tokio::test]

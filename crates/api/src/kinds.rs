@@ -8,7 +8,7 @@ mod runtime;
 
 pub use any::AnyResource;
 pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, RestartPolicy, Share};
-pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowSpec, FlowStatus, Step};
+pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowParam, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
 pub use runtime::{Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus};
 
@@ -44,4 +44,6 @@ pub mod annotation {
     pub const CANCEL: &str = "hmz/cancel";
     /// Run: it belongs to a verb and is cancelled when the verb goes away.
     pub const ATTACHED: &str = "hmz/attached";
+    /// Run: the directory its verb was in, where `./.hmz/flows` is. It outlives the daemon that was told.
+    pub const CWD: &str = "hmz/cwd";
 }

@@ -33,6 +33,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
+pub async fn answers(endpoint: &str, within: Duration) -> bool {
+    let Some(socket) = endpoint.strip_prefix("unix://") else { return false };
+    Api::new(PathBuf::from(socket), within).negotiate().await.is_ok()
+}
+
 /// Who makes containers.
 #[derive(Clone)]
 pub struct DockerIdentity {

@@ -6,6 +6,7 @@ use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::kinds::{Command, FlowSpec, RunParams, Step};
 use hmz_api::launch::CallerContext;
+use hmz_manifest::template::Known;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -58,7 +59,9 @@ pub fn check(
     if flow.steps.is_empty() {
         return Err(Error::refused(format!("{name} has no steps")));
     }
-    let names = Names { task, params: &params.own, steps: BTreeMap::new(), last: None };
+    let given = template::params(flow, &params.own);
+    let names = Names { task, params: &given, steps: BTreeMap::new(), last: None };
+    let declared: Vec<&str> = flow.params.keys().map(String::as_str).collect();
     let mut ids: Vec<&str> = Vec::new();
     for (n, step) in flow.steps.iter().enumerate() {
         let refuse = |what: String| Err(Error::refused(format!("{name}: step {}: {what}", n + 1)));
@@ -81,7 +84,7 @@ pub fn check(
             return refuse(format!("'{environment}' is not one of its environment roles: {}", quoted(flow.environments.keys())));
         }
         for text in texts {
-            if let Err(what) = template::check(text, &ids, &names) {
+            if let Err(what) = template::check(text, Known { params: &declared, steps: &ids }, n == 0, &names) {
                 return refuse(what);
             }
         }

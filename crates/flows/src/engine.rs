@@ -3,7 +3,7 @@
 use crate::boxes::{Boxes, gone};
 use crate::exec::exec;
 use crate::journal::{About, Writer};
-use crate::template::{Left, Names, render};
+use crate::template::{Left, Names, params, render};
 use hmz_agents::{Agent, Installed, Launcher, Session, SessionStart, TurnEnd};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
@@ -60,7 +60,8 @@ pub(crate) struct Engine<'a> {
 impl Engine<'_> {
     /// Runs all steps.
     pub(crate) async fn run(&mut self) -> Result<(), Halt> {
-        let mut names = Names { task: &self.launch.task, params: &self.launch.params.own, steps: BTreeMap::new(), last: None };
+        let params = params(&self.launch.flow, &self.launch.params.own);
+        let mut names = Names { task: &self.launch.task, params: &params, steps: BTreeMap::new(), last: None };
         for (n, step) in self.launch.flow.steps.iter().enumerate() {
             if self.stop.is_cancelled() {
                 return Err(Halt::Stopped);

@@ -54,10 +54,12 @@ pub fn find(name: &str, cwd: &Path, home: &Path) -> Result<Found, Error> {
     }
     let names = flows.iter().map(|flow| flow.name.as_str());
     let error = Error::refused(format!("there is no flow '{name}'"));
-    Err(match nearest(name, names.clone()) {
+    let unread = faults.iter().map(|fault| format!("a file of flows is not read as it stands: {}", fault.message));
+    let error = match nearest(name, names.clone()) {
         Some(near) => Error { message: format!("{}; did you mean '{near}'?", error.message), ..error }.hint(format!("-f {near}")),
         None => error.hint(format!("known flows: {}", names.collect::<Vec<_>>().join(", "))),
-    })
+    };
+    Err(unread.fold(error, Error::hint))
 }
 
 /// All flows of a caller in `cwd` whose HMZ_HOME is `home`.
@@ -177,6 +179,8 @@ mod tests {
         .unwrap();
         assert!(find("boxed", &cwd, &home).is_ok());
         assert_eq!(list(&cwd, &home).faults.len(), 1);
+        let error = find("other", &cwd, &home).unwrap_err();
+        assert!(error.message.contains("there is no flow 'other'") && error.hints[1].contains("mine.yaml:4"), "{error}");
         let error = find("mine", &cwd, &home).unwrap_err();
         assert!(error.message.contains("mine.yaml:4") && error.message.contains("stps"), "{error}");
     }

@@ -3,8 +3,6 @@
 //! One process appends; anybody reads. A reader passes over what it cannot read, and leaves a last line alone until its
 //! newline is there.
 
-use futures::Stream;
-use futures::stream::unfold;
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::{Event, Record};
 use std::collections::VecDeque;
@@ -120,11 +118,14 @@ struct Tail {
     pending: Vec<u8>,
     /// Whether the line is too long, so that the rest of it is thrown away.
     skipping: bool,
+    /// How much of the file was read, in bytes.
+    read: u64,
 }
 
 impl Tail {
     fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { stream: BufReader::with_capacity(64 << 10, File::open(path)?), pending: Vec::new(), skipping: false })
+        let stream = BufReader::with_capacity(64 << 10, File::open(path)?);
+        Ok(Self { stream, pending: Vec::new(), skipping: false, read: 0 })
     }
 
     /// The next record; `None` when there is none yet.
@@ -132,7 +133,14 @@ impl Tail {
         loop {
             let chunk = self.stream.fill_buf()?;
             if chunk.is_empty() {
-                return Ok(None);
+                // somebody cut the file: what its writer appends begins at its new end, of which nothing was read yet
+                if self.stream.get_ref().metadata()?.len() >= self.read {
+                    return Ok(None);
+                }
+                self.stream.seek(SeekFrom::Start(0))?;
+                self.pending.clear();
+                (self.read, self.skipping) = (0, false);
+                continue;
             }
             let (taken, whole) = match chunk.iter().position(|b| *b == b'\n') {
                 Some(at) => (at + 1, true),
@@ -145,6 +153,7 @@ impl Tail {
                 self.pending.extend_from_slice(&chunk[..taken]);
             }
             self.stream.consume(taken);
+            self.read += taken as u64;
             if whole {
                 let line = std::mem::take(&mut self.pending);
                 let skipped = std::mem::take(&mut self.skipping);
@@ -165,57 +174,80 @@ pub fn read(path: &Path) -> io::Result<impl Iterator<Item = Record> + use<>> {
     Ok(std::iter::from_fn(move || tail.next().ok().flatten()))
 }
 
-struct Follower {
-    path: PathBuf,
-    tail: Option<Tail>,
-    ready: VecDeque<Record>,
-    ended: bool,
-}
-
 /// Most records a follower takes at once.
 const BATCH: usize = 256;
 
-/// The records from the first one on as they are written, the file's creation waited for. Ends after [`Event::Ended`].
-///
-/// Whoever follows a run that may have died without its last record stops by dropping the stream.
-pub fn follow(path: &Path) -> impl Stream<Item = Record> + Send + 'static {
-    let follower = Follower { path: path.to_path_buf(), tail: None, ready: VecDeque::new(), ended: false };
-    unfold(follower, |mut follower| async move {
+/// Reads the records of a journal as they are written, the file's creation waited for. What is written after the file was
+/// cut is read too.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    tail: Option<Tail>,
+    ready: VecDeque<Record>,
+    /// Records still to be left out.
+    skip: usize,
+    ended: bool,
+}
+
+impl Follower {
+    /// The records from number `from` on.
+    pub fn new(path: &Path, from: usize) -> Self {
+        Self { path: path.to_path_buf(), tail: None, ready: VecDeque::new(), skip: from, ended: false }
+    }
+
+    /// The next record, waited for; `None` after [`Event::Ended`], and when the file cannot be read. May be dropped at its
+    /// await without losing a record.
+    ///
+    /// Whoever follows a run that may have died without its last record stops by not asking any more.
+    pub async fn next(&mut self) -> Option<Record> {
         loop {
-            if let Some(record) = follower.ready.pop_front() {
-                follower.ended = matches!(record.event, Event::Ended { .. });
-                return Some((record, follower));
+            if let Some(record) = self.ready.pop_front() {
+                self.ended = matches!(record.event, Event::Ended { .. });
+                return Some(record);
             }
-            if follower.ended {
+            if self.ended || !self.look() {
                 return None;
             }
-            // short reads of a local file; they are not worth a thread
-            if follower.tail.is_none() {
-                follower.tail = Tail::open(&follower.path).ok();
-            }
-            if let Some(tail) = &mut follower.tail {
-                while follower.ready.len() < BATCH {
-                    match tail.next() {
-                        Ok(Some(record)) => follower.ready.push_back(record),
-                        Ok(None) => break,
-                        Err(error) => {
-                            tracing::warn!(%error, path = %follower.path.display(), "a journal cannot be read");
-                            return None;
-                        }
-                    }
-                }
-            }
-            if follower.ready.is_empty() {
+            if self.ready.is_empty() {
                 tokio::time::sleep(LOOK).await;
             }
         }
-    })
+    }
+
+    /// What is there now and was not told yet.
+    pub fn rest(&mut self) -> Vec<Record> {
+        let mut records = Vec::new();
+        while self.look() && !self.ready.is_empty() {
+            records.extend(self.ready.drain(..));
+        }
+        records
+    }
+
+    /// Takes what is there; false when the file cannot be read.
+    fn look(&mut self) -> bool {
+        // short reads of a local file; they are not worth a thread
+        if self.tail.is_none() {
+            self.tail = Tail::open(&self.path).ok();
+        }
+        let Some(tail) = &mut self.tail else { return true };
+        while self.ready.len() < BATCH {
+            match tail.next() {
+                Ok(Some(_)) if self.skip > 0 => self.skip -= 1,
+                Ok(Some(record)) => self.ready.push_back(record),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, path = %self.path.display(), "a journal cannot be read");
+                    return false;
+                }
+            }
+        }
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::StreamExt as _;
     use hmz_api::journal::Outcome;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -276,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_follower_waits_for_the_file_and_ends_with_the_run() {
         let dir = tempfile::tempdir().unwrap();
-        let mut follower = Box::pin(follow(&dir.path().join(FILE)));
+        let mut follower = Follower::new(&dir.path().join(FILE), 0);
         let writer = tokio::spawn({
             let dir = dir.path().to_path_buf();
             async move {
@@ -296,5 +328,24 @@ mod tests {
         }
         writer.await.unwrap();
         assert_eq!(seen, [notice("one"), notice("two"), ended()]);
+    }
+    #[tokio::test]
+    async fn what_is_written_after_a_cut_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let writer = Writer::open(dir.path()).unwrap();
+        let write = |text: &str| writer.write(&About::default(), notice(text)).unwrap();
+        let mut follower = Follower::new(&path, 1);
+        ["left out", "one", "two"].into_iter().for_each(write);
+        assert_eq!(follower.next().await.map(|r| r.event), Some(notice("one")));
+        assert_eq!(follower.next().await.map(|r| r.event), Some(notice("two")));
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        write("three");
+        assert_eq!(follower.next().await.map(|r| r.event), Some(notice("three")));
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert!(follower.rest().is_empty());
+        ["4", "5"].into_iter().for_each(write);
+        let rest: Vec<Event> = follower.rest().into_iter().map(|r| r.event).collect();
+        assert_eq!(rest, [notice("4"), notice("5")]);
     }
 }

@@ -1,13 +1,11 @@
 //! The texts of a flow: minijinja templates over `task`, `params`, `steps` and `last`. What is not there is an error.
 
-use minijinja::syntax::SyntaxConfig;
+use hmz_api::kinds::FlowSpec;
+use hmz_manifest::template::{Known, environment};
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// The names a text may use.
-pub(crate) const NAMES: [&str; 4] = ["task", "params", "steps", "last"];
 
 /// What a step left for later ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,14 +34,10 @@ pub(crate) struct Names<'a> {
     pub(crate) last: Option<Left>,
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // the same delimiters always build
-    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
-        environment.set_syntax(syntax);
-    }
-    environment
+/// The parameters of a run: those that were given, and the flow's defaults for the others.
+pub(crate) fn params(flow: &FlowSpec, given: &Map<String, Value>) -> Map<String, Value> {
+    let defaults = flow.params.iter().filter_map(|(name, param)| Some((name.clone(), param.default.clone()?)));
+    defaults.chain(given.clone()).collect()
 }
 
 /// The text with its expressions in place.
@@ -54,28 +48,21 @@ pub(crate) fn render(text: &str, names: &Names<'_>) -> Result<String, String> {
     environment().render_str(text, Serde(names)).map_err(|e| say(&e))
 }
 
-/// Whether a text is well formed and names only what there is: of `steps` only these ids. One that needs no step is
-/// rendered, which finds the rest.
+/// Whether a text is well formed and names only what there is. One that needs nothing of a step before is rendered, which
+/// finds the rest; of the first step that is every one.
 ///
 /// # Errors
 /// A sentence that names what is wrong.
-pub(crate) fn check(text: &str, ids: &[&str], names: &Names<'_>) -> Result<(), String> {
+pub(crate) fn check(text: &str, known: Known<'_>, is_first: bool, names: &Names<'_>) -> Result<(), String> {
+    hmz_manifest::template::check(text, known).map_err(|fault| {
+        let place = if fault.line > 1 { format!(" (line {} of the text)", fault.line) } else { String::new() };
+        let suggestion = fault.suggestion.map(|meant| format!("; {meant}")).unwrap_or_default();
+        format!("{}{place}{suggestion}", fault.message)
+    })?;
     let environment = environment();
     let template = environment.template_from_str(text).map_err(|e| say(&e))?;
-    let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
-    used.sort();
-    let mut early = true;
-    for name in used {
-        let mut parts = name.split('.');
-        match (parts.next(), parts.next()) {
-            (Some("steps"), Some(id)) if !ids.contains(&id) => return Err(format!("no step before it has the id '{id}'")),
-            (Some("steps" | "last"), _) => early = false,
-            (Some(first), _) if NAMES.contains(&first) || environment.globals().any(|(global, _)| global == first) => {}
-            (Some(first), _) => return Err(format!("'{first}' is not one of {}", NAMES.join(", "))),
-            (None, _) => {}
-        }
-    }
-    if early { render(text, names).map(drop) } else { Ok(()) }
+    let later = template.undeclared_variables(false).iter().any(|name| name == "steps" || name == "last");
+    if is_first || !later { render(text, names).map(drop) } else { Ok(()) }
 }
 
 fn say(error: &minijinja::Error) -> String {
@@ -114,15 +101,31 @@ mod tests {
     #[test]
     fn a_check_finds_before_what_a_rendering_would() {
         let params = serde_json::json!({"depth": 3}).as_object().cloned().unwrap();
-        let said = |text: &str| check(text, &["test"], &names(&params));
+        let at = |text: &str, is_first| {
+            let known = Known { params: &["depth"], steps: &["test"] };
+            check(text, known, is_first, &Names { steps: BTreeMap::new(), last: None, ..names(&params) })
+        };
+        let said = |text: &str| at(text, false);
         assert_eq!(said("{{ task }} {{ params.depth }} {{ steps.test.stdout }} {{ last }}"), Ok(()));
-        assert_eq!(said("{{ params.width | default(2) }}{% if params.width is defined %}{{ params.width }}{% endif %}"), Ok(()));
         assert_eq!(said("{% for i in range(3) %}{{ i }}{% endfor %}"), Ok(()));
+        assert_eq!(at("{{ last | default('nothing yet') }}", true), Ok(()));
         insta::assert_debug_snapshot!([
             said("{{ tsk }}"),
             said("{{ steps.other }}"),
             said("{{ params.width }}"),
+            said("{{ params.depth.x.y }}"),
+            said("{{ task | nofilter }}"),
+            said("{% for i in range(9999) %}{% for j in range(9999) %}{{ i }}{% endfor %}{% endfor %}"),
+            at("{{ last }}", true),
             said("a\n{{ task"),
         ]);
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_given_is_its_default() {
+        let flow = serde_json::json!({"steps": [], "params": {"a": {"default": 1}, "b": {"default": null}, "c": {"default": 2}, "d": {}}});
+        let flow: FlowSpec = serde_json::from_value(flow).unwrap();
+        let given = serde_json::json!({"c": 3}).as_object().cloned().unwrap();
+        assert_eq!(Value::Object(params(&flow, &given)), serde_json::json!({"a": 1, "b": null, "c": 3}));
     }
 }

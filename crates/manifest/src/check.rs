@@ -1,9 +1,10 @@
 //! What a type cannot say: names, roles, paths, references. Each check knows the node it is about.
 
-use crate::de::Fault;
+use crate::de::{Fault, Inside};
 use crate::place::Context;
 use crate::suggest::suggestion;
-use crate::tree::Node;
+use crate::template::{self, Known};
+use crate::tree::{Node, Value};
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::{Endpoint, EnvironmentRequest, EnvironmentSpec, FlowSpec, Harness, RunSpec, RuntimeSpec, Step};
 use hmz_api::{Backend, Metadata, RuntimeRef, name};
@@ -143,18 +144,31 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
     let agents: Vec<&str> = spec.agents.keys().map(String::as_str).collect();
     let environments: Vec<&str> = spec.environments.keys().map(String::as_str).collect();
     let nodes = match root.at_path(&["spec", "steps"]).map(|n| &n.value) {
-        Some(crate::tree::Value::Seq(items)) => items.as_slice(),
+        Some(Value::Seq(items)) => items.as_slice(),
         _ => &[],
     };
+    let params: Vec<&str> = spec.params.keys().map(String::as_str).collect();
+    for name in &params {
+        let place = key_at(root, &["spec", "params", name]);
+        if !name::is_identifier(name) {
+            faults.push(Fault::new(place, format!("the parameter '{name}' is not an identifier")));
+        } else if *name == "budget" {
+            faults.push(Fault::new(place, "a parameter cannot be called budget: that is the run's own"));
+        }
+    }
     let mut ids = BTreeSet::new();
     for (step, node) in spec.steps.iter().zip(nodes) {
+        let before: Vec<&str> = ids.iter().copied().collect();
+        let known = Known { params: &params, steps: &before };
         let (word, id) = match step {
             Step::Turn { agent, environment, id, .. } => {
+                texts(node.at_path(&["turn", "prompt"]), known, faults);
                 dangling(node, &["turn", "agent"], "agent", agent, &agents, faults);
                 dangling(node, &["turn", "environment"], "environment", environment, &environments, faults);
                 ("turn", id)
             }
             Step::Exec { environment, id, command, .. } => {
+                texts(node.at_path(&["exec", "command"]), known, faults);
                 dangling(node, &["exec", "environment"], "environment", environment, &environments, faults);
                 if command.is_empty() {
                     faults.push(Fault::new(at(node, &["exec", "command"]), "the command is empty"));
@@ -168,6 +182,22 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
         } else if !ids.insert(id.as_str()) {
             faults.push(Fault::new(at(node, &[word, "id"]), format!("the id '{id}' is there twice")));
         }
+    }
+}
+
+/// The texts of a step: one, or a list of words.
+fn texts(node: Option<&Node>, known: Known<'_>, faults: &mut Vec<Fault>) {
+    let Some(node) = node else { return };
+    match &node.value {
+        Value::Scalar { text, .. } => {
+            if let Err(wrong) = template::check(text, known) {
+                let mut fault = Fault::new(node.at, wrong.message).suggest(wrong.suggestion);
+                fault.inside = Some(Inside { text: text.clone(), line: wrong.line, column: wrong.column });
+                faults.push(fault);
+            }
+        }
+        Value::Seq(words) => words.iter().for_each(|word| texts(Some(word), known, faults)),
+        Value::Map(_) => {}
     }
 }
 
@@ -234,4 +264,13 @@ pub(crate) fn run_against_flow(root: &Node, run: &RunSpec, flow: &FlowSpec, faul
     };
     unknown("agent", run.agents.keys().collect(), flow.agents.keys().collect(), faults);
     unknown("environment", run.environments.keys().collect(), flow.environments.keys().collect(), faults);
+    let known: Vec<&str> = flow.params.keys().map(String::as_str).collect();
+    for name in run.params.own.keys().filter(|name| !known.contains(&name.as_str())) {
+        let message = match known.as_slice() {
+            [] => format!("{} has no parameter '{name}'; it has none", run.flow),
+            _ => format!("{} has no parameter '{name}'; its parameters are '{}'", run.flow, known.join("', '")),
+        };
+        let near = crate::suggest::nearest(name, known.iter().copied()).map(|n| format!("did you mean '{n}'?"));
+        faults.push(Fault::new(key_at(root, &["spec", "params", name]), message).suggest(near));
+    }
 }

@@ -18,13 +18,23 @@ pub(crate) struct Fault {
     pub at: Option<At>,
     pub message: String,
     pub suggestion: Option<String>,
+    /// What is wrong is inside the text at `at`, at this line and column of it.
+    pub inside: Option<Inside>,
     /// An unknown field: reading may go on without it.
     unknown_field: bool,
 }
 
+/// A place inside the text of a scalar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inside {
+    pub text: String,
+    pub line: usize,
+    pub column: usize,
+}
+
 impl Fault {
     pub fn new(at: At, message: impl Into<String>) -> Self {
-        Self { at: Some(at), message: message.into(), suggestion: None, unknown_field: false }
+        Self { at: Some(at), message: message.into(), suggestion: None, inside: None, unknown_field: false }
     }
 
     pub fn suggest(mut self, suggestion: Option<String>) -> Self {
@@ -42,7 +52,7 @@ impl Fault {
     }
 
     fn plain(message: String) -> Self {
-        Self { at: None, message, suggestion: None, unknown_field: false }
+        Self { at: None, message, suggestion: None, inside: None, unknown_field: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A manifest's text as resources.
 
 use crate::check;
-use crate::de::{self, Fault};
+use crate::de::{self, Fault, Inside};
 use crate::place::Context;
 use crate::report::{At, Report, lines, snippet};
 use crate::settings;
@@ -210,6 +210,7 @@ fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>)
 /// A fault as a report. A character nobody can see is named when it is on the line.
 pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
     let at = fault.at.unwrap_or(At { line: 1, column: 1 });
+    let at = fault.inside.as_ref().map_or(at, |inside| within(text, at, inside));
     let message = match invisible(text, at) {
         Some(found) => format!("{} ({found})", fault.message),
         None => fault.message,
@@ -223,6 +224,30 @@ pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
         suggestion: fault.suggestion,
     }
 }
+
+/// Where a place inside a scalar's text is, when the scalar is written as it reads; else where the scalar begins.
+fn within(text: &str, at: At, inside: &Inside) -> At {
+    let Some(line) = inside.text.split('\n').nth(inside.line - 1) else { return at };
+    let wanted = line.trim();
+    let indent = line.chars().count() - line.trim_start().chars().count();
+    let Some(offset) = (inside.column - 1).checked_sub(indent).filter(|_| !wanted.is_empty()) else { return at };
+    // the line of a block begins below the place of the scalar; no line of it is further down than the text is long
+    let rows = inside.text.split('\n').count() + BLOCK_HEADER;
+    lines(text)
+        .enumerate()
+        .skip(at.line - 1)
+        .take(rows)
+        .find_map(|(index, row)| {
+            let from = if index + 1 == at.line { at.column - 1 } else { 0 };
+            let byte = row.char_indices().nth(from).map_or(row.len(), |(byte, _)| byte);
+            let found = byte + row[byte..].find(wanted)?;
+            Some(At { line: index + 1, column: row[..found].chars().count() + offset + 1 })
+        })
+        .unwrap_or(at)
+}
+
+/// Lines there may be between the place of a scalar and its first line: its `|`, and an empty one.
+const BLOCK_HEADER: usize = 2;
 
 pub(crate) fn broken_report(text: &str, origin: &str, broken: &Broken) -> Report {
     // the parser counts the end of a line that is not there as a line

@@ -6,6 +6,7 @@
 //! - [`read_paths`] does the same for what `-f` names: files, directories, standard input.
 //! - [`to_yaml`] writes a resource that reads back equal.
 //! - [`settings`] reads and watches `settings.yaml`, where one bad entry never hides another.
+//! - [`template`] judges the texts of a flow without running it.
 //! - [`schema`] generates the JSON Schemas in `schemas/`.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod report;
 pub mod schema;
 pub mod settings;
 mod suggest;
+pub mod template;
 mod tree;
 
 pub use document::read;

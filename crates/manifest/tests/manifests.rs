@@ -308,6 +308,38 @@ fn every_kind_of_fault_says_where_and_what() {
         ("two ids", flow("    - exec: {environment: box, command: a, id: x}\n    - exec: {environment: box, command: a, id: x}")),
         ("empty command", flow("    - exec: {environment: box, command: []}")),
         ("no steps", flow("")),
+        ("a word of a text", flow("    - turn: {agent: a, environment: box, prompt: 'do: {{ tsk }}'}")),
+        (
+            "a text in lines",
+            flow(
+                "    - turn:\n        agent: a\n        environment: box\n        prompt: |\n          Do it.\n            ä {{ task }} {{ steps.tset }}",
+            ),
+        ),
+        ("a text that does not end", flow("    - exec: {environment: box, command: [echo, \"{{ task\"]}")),
+        (
+            "a step that comes later",
+            flow(
+                "    - exec: {environment: box, command: 'echo {{ steps.b.stdout }}'}\n    - exec: {environment: box, command: b, id: b}",
+            ),
+        ),
+        (
+            "a text that is folded",
+            flow("    - exec:\n        environment: box\n        command: >\n          echo\n          {{ params.x }}"),
+        ),
+        (
+            "a parameter nobody declares",
+            flow("    - exec: {environment: box, command: 'echo {{ params.dpeth }}'}\n  params: {depth: }"),
+        ),
+        ("parameters' names", flow("    - exec: {environment: box, command: a}\n  params: {my-x: , budget: }")),
+        ("a parameter's default", flow("    - exec: {environment: box, command: a}\n  params: {a: {defualt: 1}}")),
+        (
+            "a parameter the flow has not",
+            format!(
+                "{}---\n{}",
+                flow("    - exec: {environment: box, command: a}\n  params: {depth: }"),
+                run("  params: {dpeth: 1}")
+            ),
+        ),
         ("tab", "apiVersion: hmz/v1\nkind: Run\nmetadata:\n\tname: x\nspec: {flow: f}\n".into()),
         ("no-break space", "apiVersion: hmz/v1\nkind: Run\nmetadata:\n  name:\u{a0}x\nspec: {flow: f}\n".into()),
         ("no-break indent", "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: x}\nspec:\n  flow: f\n\u{a0} task: t\n".into()),
@@ -399,7 +431,8 @@ fn observed() -> Vec<AnyResource> {
             "Flow",
             "f",
             serde_json::json!({"steps": [{"exec": {"environment": "a", "command": ["a b", "1"], "allow_failure": true, "id": "x"}}],
-                "environments": {"a": {"memory": "8G"}, "b": {}}}),
+                "environments": {"a": {"memory": "8G"}, "b": {}},
+                "params": {"n": {}, "list": {"default": null}, "deep": {"default": {"a": [1]}, "description": "d"}}}),
             serde_json::json!({"source": "builtin"}),
         ),
     ]

@@ -79,7 +79,11 @@ pub(crate) fn kind(word: &str) -> Result<&'static str, Failure> {
     AnyResource::kind_of_word(word).ok_or_else(|| Failure(Error::usage(format!("'{word}' is not a kind"))))
 }
 
-/// What is said of a resource that is not there.
-pub(crate) fn absent(kind: &str, name: &str) -> Failure {
-    Failure(Error::not_found(format!("there is no {} '{name}'", kind.to_ascii_lowercase())))
+/// What is said of a resource that is not there, with the one that was probably meant.
+pub(crate) async fn absent(store: &Store, kind: &'static str, name: &str) -> Failure {
+    // without the listing it is not there all the same
+    let there = store.list_any(Some(kind)).await.map(|listed| listed.items).unwrap_or_default();
+    let near = hmz_manifest::nearest(name, there.iter().map(|found| found.metadata().name.as_str()));
+    let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+    Failure(Error::not_found(format!("there is no {} '{name}'{near}", kind.to_ascii_lowercase())))
 }

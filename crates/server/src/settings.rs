@@ -7,7 +7,7 @@ use hmz_controllers::SettingsSnapshot;
 use hmz_manifest::Context;
 use hmz_manifest::settings::{self, Loaded, Settings};
 use hmz_store::{Store, StoreError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -61,8 +61,8 @@ fn has(stored: &[Resource<Runtime>], declared: &Settings) -> bool {
 /// When no thread can be started.
 pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, Error> {
     let (mut loaded, guard) =
-        settings::watch(&file.path, file.context).map_err(|e| Error::failed(format!("{}: {e}", file.path.display())))?;
-    let (sender, receiver) = watch::channel(snapshot(&loaded.borrow_and_update()));
+        settings::watch(&file.path, file.context.clone()).map_err(|e| Error::failed(format!("{}: {e}", file.path.display())))?;
+    let (sender, receiver) = watch::channel(snapshot(&file.path, &loaded.borrow_and_update()));
     tokio::spawn(async move {
         let _guard = guard;
         loop {
@@ -70,7 +70,7 @@ pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, E
                 changed = loaded.changed() => if changed.is_err() { break },
                 () = sender.closed() => break,
             }
-            let next = snapshot(&loaded.borrow_and_update());
+            let next = snapshot(&file.path, &loaded.borrow_and_update());
             if sender.send(next).is_err() {
                 break;
             }
@@ -79,8 +79,9 @@ pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, E
     Ok(receiver)
 }
 
-fn snapshot(loaded: &Loaded) -> SettingsSnapshot {
+fn snapshot(path: &Path, loaded: &Loaded) -> SettingsSnapshot {
     SettingsSnapshot {
+        path: path.display().to_string(),
         runtimes: loaded
             .settings
             .runtimes

@@ -11,8 +11,7 @@ use crate::serve::Config;
 use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::grammar::AgentSpec;
-use hmz_api::kinds::{FlowSpec, Run};
+use hmz_api::kinds::{FlowSpec, Run, RunSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Resource};
 use hmz_controllers::{RunnerState, World};
@@ -94,8 +93,8 @@ struct Runners {
 
 #[async_trait]
 impl hmz_controllers::Runners for Runners {
-    async fn check(&self, agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext) -> Result<(), Error> {
-        hmz_flows::check_agents(agents, caller, &self.executable)
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
+        hmz_flows::check(&run.flow, flow, &run.task, &run.agents, &run.params, caller, &self.executable)
     }
 
     async fn start(&self, launch: RunLaunch) -> Result<String, Error> {

@@ -28,7 +28,12 @@ const PASSED: &[&str] = &[
     "DISABLE_BUG_COMMAND",
     "DISABLE_PROMPT_CACHING*",
     "CLAUDE_SECURESTORAGE_CONFIG_DIR",
-    // the way to the model's provider
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_REGION",
+];
+
+/// Variables of the caller's that say how servers are reached; whatever asks one gets them.
+pub(super) const NETWORK: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",
@@ -40,8 +45,6 @@ const PASSED: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    "AWS_BEARER_TOKEN_BEDROCK",
-    "AWS_REGION",
 ];
 
 /// What the patterns above match and claude does not get: they are of the claude that may have started us, or they
@@ -69,9 +72,13 @@ fn matches(patterns: &[&str], name: &str) -> bool {
     })
 }
 
+fn is_passed(name: &str) -> bool {
+    (matches(PASSED, name) || matches(NETWORK, name)) && !matches(KEPT_BACK, name)
+}
+
 /// The environment of a session's process.
 pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<String, String> {
-    let passed = start.caller.env.iter().filter(|(name, _)| matches(PASSED, name) && !matches(KEPT_BACK, name));
+    let passed = start.caller.env.iter().filter(|(name, _)| is_passed(name));
     let mut env: BTreeMap<String, String> = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
     let scratch = state::scratch(start, session).to_string_lossy().into_owned();
     let ours = [
@@ -105,10 +112,13 @@ mod tests {
             "LD_PRELOAD",
             "NODE_OPTIONS",
         ] {
-            assert!(!matches(PASSED, name), "{name}");
+            assert!(!is_passed(name), "{name}");
         }
         for name in ["CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_MESSAGING_TOKEN"] {
-            assert!(matches(KEPT_BACK, name), "{name}");
+            assert!(!is_passed(name), "{name}");
+        }
+        for name in ["ANTHROPIC_BASE_URL", "LC_ALL", "HTTPS_PROXY"] {
+            assert!(is_passed(name), "{name}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! The fenced CLI can read the sign-in and never renews it. Of the file only the time it runs out is read here; its
 //! tokens are not. One renewal runs at a time on a machine, held by a lock on the folder.
 
+use super::environment::NETWORK;
 use crate::Installed;
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::launch::CallerContext;
@@ -28,24 +29,13 @@ const LARGEST: u64 = 1 << 20;
 /// What to tell somebody whose sign-in cannot be renewed.
 pub const SIGN_IN_AGAIN: &str = "sign in again: claude auth login";
 
-/// Variables of the caller's that the status call gets.
+/// Variables of the caller's that the status call gets, besides those of the network.
 const PASSED: &[&str] = &[
     "HOME",
     "PATH",
     "USER",
     "LOGNAME",
     "LANG",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "NODE_EXTRA_CA_CERTS",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
     "CLAUDE_CODE_CUSTOM_OAUTH_URL",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_TELEMETRY",
@@ -147,7 +137,7 @@ impl Keeper {
     async fn status(&self, empty: &Empty) -> std::io::Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["auth", "status"]).env_clear().current_dir(empty.cwd());
-        command.envs(PASSED.iter().filter_map(|name| Some((*name, self.caller.env.get(*name)?))));
+        command.envs(PASSED.iter().chain(NETWORK).filter_map(|name| Some((*name, self.caller.env.get(*name)?))));
         // an empty folder has no hooks and no plugins of anybody's; the sign-in is in the real one
         command.env("CLAUDE_CONFIG_DIR", empty.config()).env("CLAUDE_SECURESTORAGE_CONFIG_DIR", &self.folder);
         command.env("TMPDIR", empty.tmp()).env("TERM", "dumb").env("DISABLE_AUTOUPDATER", "1");

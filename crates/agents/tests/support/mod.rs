@@ -1,6 +1,9 @@
 //! A home, a workdir and a scratch directory for a session whose process is started bare.
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
+#[path = "../../../../tests/support/agent.rs"]
+mod agent;
+
 use async_trait::async_trait;
 use hmz_agents::claude::Claude;
 use hmz_agents::{Agent as _, Installed, Launcher, SessionStart, Started};
@@ -10,6 +13,7 @@ use hmz_api::launch::{BoxAddress, CallerContext};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 /// Starts the program itself, with the very arguments, variables and directory a supervisor would give it.
@@ -33,18 +37,6 @@ pub struct World {
     url: String,
 }
 
-/// The directory of the real claude.
-fn claude() -> PathBuf {
-    if let Some(named) = std::env::var_os("HMZ_TEST_CLAUDE").filter(|v| !v.is_empty()) {
-        let named = PathBuf::from(named);
-        assert!(named.is_file(), "HMZ_TEST_CLAUDE={} is not a file", named.display());
-        return named.parent().unwrap().to_path_buf();
-    }
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .find(|dir| dir.join("claude").is_file())
-        .expect("these tests need the real claude: run `make test`, or export HMZ_TEST_CLAUDE=$(tests/testbed/claude)")
-}
-
 impl World {
     pub fn new(url: &str) -> Self {
         // not below /tmp, which a CLI treats in ways of its own
@@ -65,29 +57,18 @@ impl World {
 
     /// What the real claude is started with.
     pub fn start(&self, effort: Option<&str>) -> SessionStart {
-        let caller = self.caller(&format!("{}:/usr/local/bin:/usr/bin:/bin", claude().display()));
+        let caller = self.caller(&agent::path());
         let installed = Claude.check(&caller).unwrap();
         self.start_of(installed, caller, effort)
     }
 
     pub fn caller(&self, path: &str) -> CallerContext {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let mut env = vec![
-            ("PATH", path.to_owned()),
-            ("HOME", text(&self.home())),
-            ("LANG", "C.UTF-8".into()),
-            ("ANTHROPIC_BASE_URL", self.url.clone()),
-            ("ANTHROPIC_API_KEY", "sk-scripted-0000".into()),
-            ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
-        ];
-        for switch in
-            ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_BUG_COMMAND"]
-        {
-            env.push((switch, "1".into()));
-        }
+        let own = [("PATH", path.to_owned()), ("HOME", text(&self.home())), ("LANG", "C.UTF-8".into())];
+        let env = own.into_iter().chain(agent::variables(&self.url));
         CallerContext {
             cwd: text(self.dir.path()),
-            env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            env: env.map(|(name, value)| (name.to_owned(), value)).collect(),
             docker_endpoint: None,
         }
     }
@@ -115,8 +96,16 @@ impl World {
         }
     }
 
-    /// How many processes with this home live.
-    pub fn agents(&self) -> usize {
+    /// Sees that no process with this home is left, now or a moment later.
+    pub async fn assert_no_agent_left(&self) {
+        let end = Instant::now() + Duration::from_secs(120);
+        while self.agents() > 0 {
+            assert!(Instant::now() < end, "{} processes of the session are left", self.agents());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn agents(&self) -> usize {
         let home = format!("HOME={}\0", self.home().display());
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let environs = processes.filter_map(|p| std::fs::read(p.path().join("environ")).ok());

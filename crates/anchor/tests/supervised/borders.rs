@@ -1,7 +1,7 @@
 //! What may not cross does not: descriptors, files, privileges.
 
 use crate::Test;
-use crate::world::{Session, World};
+use crate::world::{Session, TERMINAL, World};
 
 pub const TESTS: &[Test] = &[
     ("a_file_here_cannot_be_written_from_the_box", a_file_here_cannot_be_written_from_the_box),
@@ -113,20 +113,9 @@ a.sendall(b'word\\n'); p.wait(); print(a.makefile().read())",
 
 fn terminals_of_the_tree_pass(world: &World) {
     let out = world.python(
-        r#"import pty,fcntl,termios,struct
-def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
-def until(what):
-    got=b''
-    while what not in got: got+=os.read(fd,4096)
-    return got
-def run(line):
-    os.write(fd,line+b"; echo e'n'd\n")
-    got=until(b'end\r\n').split(b'end\r\n')
-    # what is typed before the prompt may be lost when the shell sets the terminal
-    if b'ready> ' not in got[-1]: until(b'ready> ')
-    return got[0]
-# in steps: a signal that comes just before a sleep is seen after it
-job=b"python3 -c 'exec(\"import time\\nprint(chr(115)+chr(116)+chr(97)+chr(114)+chr(116),flush=1)\\nwhile 1: time.sleep(0.05)\")'\n"
+        &[
+            TERMINAL,
+            r#"
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)
@@ -144,6 +133,8 @@ print(b'Stopped' in run(b'jobs'))
 # a shell with a stopped job wants to be told twice
 os.write(fd,b'exit 8\n'); until(b'ready> ')
 os.write(fd,b'exit 9\n'); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"#,
+        ]
+        .concat(),
     );
     assert_eq!(out.good(), "True True True True\nTrue\nTrue\nTrue\n9");
 }

@@ -2,11 +2,10 @@
 //!
 //! The CLI is the one `HMZ_TEST_CLAUDE` names, else `claude` on PATH. One that cannot be had is a failure.
 
-use crate::Test;
 use crate::world::{Session, World};
+use crate::{Test, agent};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 pub const TESTS: &[Test] = &[("claude_works_in_the_box", claude_works_in_the_box)];
@@ -14,13 +13,6 @@ pub const TESTS: &[Test] = &[("claude_works_in_the_box", claude_works_in_the_box
 /// What the provider has the agent do, one command a step.
 const COMMANDS: [&str; 3] =
     ["hostname; mkdir -p deep; cd deep", "pwd; env; echo made >made; ls /proc/self/fd", "git --version || echo no git; exit 7"];
-
-fn program() -> PathBuf {
-    let named = std::env::var_os("HMZ_TEST_CLAUDE").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named.or_else(|| std::env::split_paths(&path).map(|dir| dir.join("claude")).find(|p| p.is_file()));
-    std::fs::canonicalize(found.expect("claude, by HMZ_TEST_CLAUDE or on PATH")).expect("a program")
-}
 
 fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {{\"type\":\"{name}\"{}{data}}}\n\n", if data.is_empty() { "" } else { "," })
@@ -99,7 +91,7 @@ fn claude_works_in_the_box(world: &World) {
             });
         }
     });
-    let program = program();
+    let program = std::fs::canonicalize(agent::claude()).expect("a program");
     let args = [
         "-p",
         "--output-format",
@@ -119,13 +111,6 @@ fn claude_works_in_the_box(world: &World) {
     std::fs::create_dir_all(&state).expect("a directory");
     for (name, value) in [
         ("HOME", home.to_str().expect("text")),
-        ("ANTHROPIC_BASE_URL", &url),
-        ("ANTHROPIC_API_KEY", "sk-canary-0"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        ("DISABLE_AUTOUPDATER", "1"),
-        ("DISABLE_TELEMETRY", "1"),
-        ("DISABLE_ERROR_REPORTING", "1"),
-        ("CLAUDE_CODE_MAX_RETRIES", "1"),
         ("IS_SANDBOX", "1"),
         ("SHELL", "/bin/bash"),
         ("USER", "root"),
@@ -134,6 +119,7 @@ fn claude_works_in_the_box(world: &World) {
     ] {
         config.env.insert(name.into(), value.into());
     }
+    config.env.extend(agent::variables(&url).into_iter().map(|(name, value)| (name.to_owned(), value)));
     config.fence.write.push(state);
     config.policy.own.push(program);
     let ended = Session::start(&config).end(b"");
@@ -144,7 +130,7 @@ fn claude_works_in_the_box(world: &World) {
     // the directory of one command is that of the next
     assert!(last.contains(&format!("{}/deep", world.place.workdir)) && world.work("deep/made").exists(), "{last}");
     assert!(last.contains("Exit code 7"), "{last}");
-    assert!(!last.contains("sk-canary-0") && last.contains("BOX_OWN=1"), "{last}");
+    assert!(!last.contains(agent::API_KEY) && last.contains("BOX_OWN=1"), "{last}");
     let left: Vec<_> = std::fs::read_dir(&home).expect("a directory").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, [".claude"], "the agent wrote outside its fence");
 }

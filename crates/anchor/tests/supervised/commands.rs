@@ -1,7 +1,8 @@
 //! Commands land in the box and end as they ended there.
 
 use crate::Test;
-use crate::world::{Session, World, eventually};
+use crate::container::eventually;
+use crate::world::{Session, World};
 
 pub const TESTS: &[Test] = &[
     ("commands_land_in_the_box", commands_land_in_the_box),
@@ -189,7 +190,7 @@ os.killpg(p.pid,0)
 count=lambda: subprocess.run('cat /proc/[0-9]*/cmdline | tr \"\\\\0\" \" \" | grep -c \"sleep 525[2]\"',shell=True,capture_output=True,text=True).stdout.strip()
 print(count())
 os.killpg(p.pid,signal.SIGTERM)
-end=time.time()+60
+end=time.time()+110
 while time.time()<end:
     try: os.killpg(p.pid,0)
     except ProcessLookupError: break

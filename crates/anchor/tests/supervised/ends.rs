@@ -1,7 +1,8 @@
 //! Sessions end as the CLI ended, and nothing is left of them, whoever dies.
 
 use crate::Test;
-use crate::world::{Session, World, eventually, signal_of};
+use crate::container::eventually;
+use crate::world::{Session, World, signal_of};
 use hmz_api::link::Link;
 use std::io::Write;
 
@@ -35,10 +36,19 @@ r=subprocess.run(['sh','-c','echo ready'],stdout=subprocess.PIPE); open('ready-{
     )
 }
 
+/// A word that nothing else on this machine has in its command line.
+fn unique(world: &World, mark: &str) -> String {
+    format!("{mark}-{}", world.container)
+}
+
+/// The processes here that carry it. Those of the box are seen from here too, in a pid namespace of their own, and end a
+/// moment after the session.
 fn marked(mark: &str) -> Vec<String> {
     let own = std::process::id().to_string();
+    let space = |process: &std::path::Path| std::fs::read_link(process.join("ns/pid")).ok();
+    let here = space(std::path::Path::new("/proc/self"));
     let all = std::fs::read_dir("/proc").expect("proc").flatten().filter(|e| e.file_name().to_str() != Some(own.as_str()));
-    let lines = all.filter_map(|e| std::fs::read(e.path().join("cmdline")).ok());
+    let lines = all.filter(|e| space(&e.path()) == here).filter_map(|e| std::fs::read(e.path().join("cmdline")).ok());
     lines.map(|l| String::from_utf8_lossy(&l).replace('\0', " ")).filter(|l| l.contains(mark)).collect()
 }
 
@@ -84,35 +94,39 @@ fn kill(pid: i32, signal: i32) {
 }
 
 fn what_the_cli_leaves_is_swept(world: &World) {
-    let session = spread(world, "markA", "sys.exit(3)");
+    let mark = &unique(world, "swept");
+    let session = spread(world, mark, "sys.exit(3)");
     assert_eq!(session.end(b"").status.code(), Some(3));
-    assert_eq!(marked("markA"), Vec::<String>::new());
-    nothing_left(world, "markA");
+    assert_eq!(marked(mark), Vec::<String>::new());
+    nothing_left(world, mark);
 }
 
 fn the_lifeline_ends_everything(world: &World) {
-    let mut session = spread(world, "markB", "time.sleep(1000)");
+    let mark = &unique(world, "lifeline");
+    let mut session = spread(world, mark, "time.sleep(1000)");
     session.lifeline = None;
     let ended = session.end(b"");
     assert!(!ended.status.success());
-    assert_eq!(marked("markB"), Vec::<String>::new());
-    nothing_left(world, "markB");
+    assert_eq!(marked(mark), Vec::<String>::new());
+    nothing_left(world, mark);
 }
 
 fn the_guardians_death_ends_everything(world: &World) {
-    let session = spread(world, "markC", "time.sleep(1000)");
+    let mark = &unique(world, "guardian");
+    let session = spread(world, mark, "time.sleep(1000)");
     kill(session.pid(), libc::SIGKILL);
     assert_eq!(signal_of(session.end(b"").status), Some(9));
-    nothing_left(world, "markC");
+    nothing_left(world, mark);
 }
 
 fn the_supervisors_death_ends_everything(world: &World) {
-    let session = spread(world, "markD", "time.sleep(1000)");
+    let mark = &unique(world, "supervisor");
+    let session = spread(world, mark, "time.sleep(1000)");
     let pid = session.pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("children");
     kill(children.trim().parse().expect("one child"), libc::SIGKILL);
     assert!(!session.end(b"").status.success());
-    nothing_left(world, "markD");
+    nothing_left(world, mark);
 }
 
 fn a_box_that_cannot_be_had_starts_nothing(world: &World) {

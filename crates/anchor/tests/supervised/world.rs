@@ -1,5 +1,6 @@
 //! A box, and sessions that work in it.
 
+use crate::container::{LIMIT, docker, eventually};
 use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
 use hmz_api::launch::BoxAddress;
 use hmz_api::link::Link;
@@ -12,9 +13,6 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Against hanging only.
-pub const DEADLINE: Duration = Duration::from_secs(60);
-
 /// A container whose first process is the guest.
 pub struct World {
     pub place: BoxAddress,
@@ -23,21 +21,6 @@ pub struct World {
     pub exe: PathBuf,
     pub uid: u32,
     dir: tempfile::TempDir,
-}
-
-pub fn docker(args: &[&str]) -> String {
-    let out = Command::new("docker").args(args).output().expect("docker runs");
-    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text").trim().to_owned()
-}
-
-/// Waits until something holds.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}: not within {DEADLINE:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 impl World {
@@ -181,7 +164,7 @@ impl Session {
         if let Some(mut stdin) = self.stdin.take() {
             let _ = stdin.write_all(input);
         }
-        let end = Instant::now() + DEADLINE;
+        let end = Instant::now() + LIMIT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("a wait") {
                 break status;
@@ -190,19 +173,19 @@ impl Session {
                 self.lifeline = None;
                 panic!(
                     "the session hangs; stderr: {}",
-                    String::from_utf8_lossy(&self.err.recv_timeout(DEADLINE).unwrap_or_default())
+                    String::from_utf8_lossy(&self.err.recv_timeout(LIMIT).unwrap_or_default())
                 );
             }
             std::thread::sleep(Duration::from_millis(2));
         };
         let text =
-            |r: &Receiver<Vec<u8>>| String::from_utf8_lossy(&r.recv_timeout(DEADLINE).expect("an end of output")).into_owned();
+            |r: &Receiver<Vec<u8>>| String::from_utf8_lossy(&r.recv_timeout(LIMIT).expect("an end of output")).into_owned();
         Ended { status, out: text(&self.out), err: text(&self.err) }
     }
 
     /// All it prints, until nothing can print any more.
     pub fn output(&self) -> Vec<u8> {
-        self.out.recv_timeout(DEADLINE).expect("an end of output")
+        self.out.recv_timeout(LIMIT).expect("an end of output")
     }
 
     pub fn pid(&self) -> i32 {
@@ -214,3 +197,24 @@ impl Session {
 pub fn signal_of(status: ExitStatus) -> Option<i32> {
     status.signal()
 }
+
+/// What a python program needs that works a shell on a terminal `fd`, whose prompt is `ready> `: `size`, `until`, `run`, and
+/// a line `job` that starts a program which says `start` and stays.
+pub const TERMINAL: &str = r#"import pty,os,sys,time,fcntl,termios,struct
+def size(fd,r,c): fcntl.ioctl(fd,termios.TIOCSWINSZ,struct.pack('HHHH',r,c,0,0))
+unread=b''
+def until(what):
+    # what is read beyond it is kept for the next: the terminal tells in pieces of any size
+    global unread
+    while what not in unread: unread+=os.read(fd,4096)
+    got,unread=unread.split(what,1)
+    return got
+def run(line):
+    os.write(fd,line+b"; echo e'n'd\n")
+    got=until(b'end\r\n')
+    # what is typed before the prompt may be lost when the shell sets the terminal
+    until(b'ready> ')
+    return got
+# in steps: a signal that comes just before a sleep is seen after it
+job=b"python3 -c 'exec(\"import time\\nprint(chr(115)+chr(116)+chr(97)+chr(114)+chr(116),flush=1)\\nwhile 1: time.sleep(0.05)\")'\n"
+"#;

@@ -48,6 +48,23 @@ pub struct FlowEnvironment {
     pub gpus: Option<u32>,
 }
 
+/// A parameter of a flow. One without a default has to be given.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowParam {
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What it is when it is not given; `null` is a default too.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    pub default: Option<serde_json::Value>,
+}
+
+/// A value that is there, though it be `null`.
+fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(Some)
+}
+
 /// One step. Exactly one of the keys; texts are minijinja templates over `task`, `params`, `steps` and `last`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -140,6 +157,9 @@ pub struct FlowSpec {
     /// The environment roles.
     #[serde(default)]
     pub environments: BTreeMap<String, FlowEnvironment>,
+    /// The parameters, which the steps name as `params.NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, FlowParam>,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }

@@ -1,12 +1,13 @@
 //! Runs with the real claude, supervised, against a scripted provider on loopback.
 
+use crate::agent;
+use crate::container::{docker, eventually};
 use crate::provider::Provider;
 use crate::provider::script::{Step, bash, edit, read, write};
-use crate::world::{World, docker, eventually};
+use crate::world::World;
 use hmz_api::journal::{Event, Outcome};
 use hmz_api::launch::RunLaunch;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 
 pub const TESTS: &[crate::Test] = &[
     ("claudes_commands_land_in_the_box_and_its_edits_here", works),
@@ -20,35 +21,12 @@ pub const TESTS: &[crate::Test] = &[
 const BOXED: &str = "  agents: {coder: {}}\n  environments: {box: {}}\n  steps:\n    \
                      - turn: {agent: coder, environment: box, prompt: \"{{ task }}\"}\n";
 
-const KEY: &str = "sk-scripted-canary";
-
-fn claude() -> PathBuf {
-    if let Some(named) = std::env::var_os("HMZ_TEST_CLAUDE").filter(|v| !v.is_empty()) {
-        let named = PathBuf::from(named);
-        assert!(named.is_file(), "HMZ_TEST_CLAUDE={} is not a file", named.display());
-        return named.parent().unwrap().to_path_buf();
-    }
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .find(|dir| dir.join("claude").is_file())
-        .expect("these tests need the real claude: run `make test`, or export HMZ_TEST_CLAUDE=$(tests/testbed/claude)")
-}
-
 fn launch(world: &World, provider: &Provider, script: &str) -> RunLaunch {
     let mut launch = world.launch(BOXED, "claude/scripted-1:low");
     launch.task = format!("Please do it. [[script:{script}]]");
     let env = &mut launch.caller.env;
-    env.insert("PATH".into(), format!("{}:/usr/local/bin:/usr/bin:/bin", claude().display()));
-    env.insert("ANTHROPIC_BASE_URL".into(), provider.url());
-    env.insert("ANTHROPIC_API_KEY".into(), KEY.into());
-    for switch in [
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-        "DISABLE_TELEMETRY",
-        "DISABLE_ERROR_REPORTING",
-        "DISABLE_BUG_COMMAND",
-        "CLAUDE_CODE_MAX_RETRIES",
-    ] {
-        env.insert(switch.into(), "1".into());
-    }
+    env.insert("PATH".into(), agent::path());
+    env.extend(agent::variables(&provider.url()).into_iter().map(|(name, value)| (name.to_owned(), value)));
     launch
 }
 
@@ -111,7 +89,8 @@ fn keeps(world: &World) {
     assert_eq!(ended.outcome(), (Outcome::Succeeded, ""), "{ended:?}");
     let results = provider.results("look");
     let env = &results[0].text;
-    for secret in ["CANARY", KEY, "ANTHROPIC", "CLAUDE_CODE_MESSAGING", "CLAUDE_CODE_SESSION", "CLAUDE_CODE_EXECPATH"] {
+    for secret in ["CANARY", agent::API_KEY, "ANTHROPIC", "CLAUDE_CODE_MESSAGING", "CLAUDE_CODE_SESSION", "CLAUDE_CODE_EXECPATH"]
+    {
         assert!(!env.contains(secret), "{secret}: {env}");
     }
     for wanted in ["USER=worker", "HOME=/tmp", "CLAUDECODE=1", "GIT_EDITOR=true"] {
@@ -154,11 +133,8 @@ fn fenced(world: &World) {
 
 fn budget(world: &World) {
     let provider = Provider::start().script("long", [Step::call(bash("touch begun; sleep 300")), Step::say("never")]);
-    let mut launch = launch(world, &provider, "long");
-    launch.params.budget.duration = Some("6s".parse().unwrap());
-    let ended = world.run(&launch);
+    let ended = world.spend(launch(world, &provider, "long"), ["6s", "30s", "90s"]);
     assert_eq!(ended.outcome(), (Outcome::BudgetExceeded, "stopped -- tried: its budget's duration is spent"), "{ended:?}");
-    assert!(world.work("begun").exists());
     eventually("no process here", || world.here().is_empty());
     eventually("no process in the box", || world.in_box().is_empty());
 }

@@ -3,6 +3,13 @@
 //! This one program is the tests, and every process of a run: the runner, the supervisor, the script agent and the guest.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
 
+#[path = "../../../../tests/support/agent.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod agent;
+#[path = "../../../../tests/support/container.rs"]
+mod container;
+#[path = "../../../../tests/support/listed.rs"]
+mod listed;
 #[path = "../../../../tests/provider/mod.rs"]
 mod provider;
 
@@ -10,7 +17,6 @@ mod claude;
 mod script;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 /// A test and its name.
@@ -25,31 +31,6 @@ fn main() -> ExitCode {
         Some(hmz_agents::script::VERB) => return hmz_agents::script::main(args),
         _ => {}
     }
-    // what a test runner says to any test program: `--list --format terse [--ignored]`, or names
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let said = |word: &str| args.iter().any(|arg| arg == word);
-    let value_of_option = |at: usize| at > 0 && ["--format", "--test-threads", "--skip"].contains(&args[at - 1].as_str());
-    let wanted: Vec<&String> =
-        args.iter().enumerate().filter(|(at, arg)| !arg.starts_with('-') && !value_of_option(*at)).map(|(_, arg)| arg).collect();
-    let is_wanted = |name: &str| {
-        wanted.is_empty() || wanted.iter().any(|w| if said("--exact") { name == w.as_str() } else { name.contains(w.as_str()) })
-    };
     let tests: Vec<Test> = [script::TESTS, claude::TESTS].concat();
-    let chosen: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name) && !said("--ignored")).collect();
-    if said("--list") {
-        for (name, _) in chosen {
-            println!("{name}: test");
-        }
-        return ExitCode::SUCCESS;
-    }
-    let mut failed = Vec::new();
-    for (name, test) in &chosen {
-        let good = catch_unwind(AssertUnwindSafe(|| test(&world::World::new()))).is_ok();
-        println!("test {name} ... {}", if good { "ok" } else { "FAILED" });
-        if !good {
-            failed.push(*name);
-        }
-    }
-    println!("\ntest result: {} passed; {} failed {failed:?}", chosen.len() - failed.len(), failed.len());
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    listed::main(&tests, |test| test(&world::World::new()))
 }

@@ -1,6 +1,7 @@
 //! Runs with the built-in agent.
 
-use crate::world::{Ended, World, docker, eventually};
+use crate::container::{docker, eventually};
+use crate::world::{Ended, World};
 use hmz_api::journal::{Event, Outcome};
 use std::io::Write as _;
 use std::path::Path;
@@ -130,9 +131,8 @@ fn exec_fails(world: &World) {
 
 fn budget(world: &World) {
     let steps = world.steps("- run: sleep 300 & touch begun; sleep 300\n- say: never\n");
-    let mut launch = world.launch(BOXED, &format!("script/{}", steps.display()));
-    launch.params.budget.duration = Some("1500ms".parse().unwrap());
-    let ended = world.run(&launch);
+    let launch = world.launch(BOXED, &format!("script/{}", steps.display()));
+    let ended = world.spend(launch, ["1500ms", "15s", "60s"]);
     assert_eq!(ended.outcome(), (Outcome::BudgetExceeded, "stopped -- tried: its budget's duration is spent"));
     assert_eq!(ended.answers(), [""]);
     assert!(ended.events().contains(&&Event::Notice { text: "turn cut off: its budget is spent".into() }), "{ended:?}");

@@ -1,5 +1,6 @@
 //! A box of its own, and runs in it.
 
+use crate::container::{docker, eventually};
 use hmz_api::journal::{Event, Outcome, Record};
 use hmz_api::kinds::{Budget, FlowSpec, RunParams};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
@@ -7,10 +8,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-/// Against hanging only.
-pub const LIMIT: Duration = Duration::from_secs(120);
 
 static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
@@ -18,20 +15,6 @@ pub struct World {
     pub place: BoxAddress,
     pub container: String,
     dir: tempfile::TempDir,
-}
-
-pub fn docker(args: &[&str]) -> String {
-    let out = Command::new("docker").args(args).output().expect("docker runs");
-    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text").trim().to_owned()
-}
-
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}: not within {LIMIT:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 impl World {
@@ -79,7 +62,7 @@ impl World {
             "--socket",
             "/.hmz/run/g.sock",
             "--lease",
-            "60",
+            "600",
         ]);
         let socket = format!("{run}/g.sock");
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
@@ -151,6 +134,20 @@ impl World {
     /// Runs a launch to its end.
     pub fn run(&self, launch: &RunLaunch) -> Ended {
         self.start(launch).end()
+    }
+
+    /// Runs it until its budget is spent while its command, which makes the file `begun`, runs: with the first of these
+    /// durations in which a loaded machine comes so far.
+    pub fn spend(&self, mut launch: RunLaunch, durations: [&str; 3]) -> Ended {
+        for duration in durations {
+            launch.params.budget.duration = Some(duration.parse().unwrap());
+            let ended = self.run(&launch);
+            if self.work("begun").exists() {
+                return ended;
+            }
+            std::fs::remove_file(self.path("epic/epic.jsonl")).unwrap();
+        }
+        panic!("its command has not begun within any of {durations:?}");
     }
 
     /// Processes here whose environment or arguments name this world, apart from this one.

@@ -1,5 +1,6 @@
 //! A real container with the guest as its first process, and shorthands to work in it.
 
+pub use crate::container::{LIMIT, docker, eventually};
 use hmz_wire::{Bytes, Client, ClientError, Command, CommandEvent, Fence, Spawn, Status};
 use std::fs::File;
 use std::io::Read;
@@ -7,28 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::Command as Process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-/// A deadline against hanging, far beyond what anything here takes.
-pub const LIMIT: Duration = Duration::from_secs(60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// Runs docker and returns what it printed; fails loudly.
-pub fn docker(args: &[&str]) -> String {
-    let out = Process::new("docker").args(args).output().expect("the docker command line");
-    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).trim().to_owned()
-}
-
-/// Looks until it is so.
-pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !so() {
-        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 pub struct Boxed {
     pub name: String,
@@ -51,6 +32,11 @@ impl Boxed {
     }
 
     pub fn start(how: &How<'_>) -> Self {
+        Self::run(how).up().expect("a guest that listens")
+    }
+
+    /// Starts the container, and waits for nothing.
+    pub fn run(how: &How<'_>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::os::unix::fs::chown(dir.path(), Some(how.uid), Some(how.uid)).expect("chown, which takes root");
         let name = format!("hmz-test-guest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -64,10 +50,20 @@ impl Boxed {
         args.extend(how.docker);
         args.extend([how.image, "guest", "--socket", "/.hmz/run/g.sock", "--lease", &lease]);
         docker(&args);
-        let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &name]).parse().expect("a pid");
-        let this = Self { name, pid, dir };
-        eventually("the guest's socket", || this.socket().exists());
-        this
+        Self { name, pid: 0, dir }
+    }
+
+    /// Waits until its guest listens; `None` when it has ended before that.
+    pub fn up(mut self) -> Option<Self> {
+        let mut gone = false;
+        eventually("the guest's socket", || {
+            gone = self.gone();
+            gone || self.socket().exists()
+        });
+        let out = Process::new("docker").args(["inspect", "-f", "{{.State.Pid}}", &self.name]).output();
+        let out = out.expect("the docker command line");
+        self.pid = String::from_utf8_lossy(&out.stdout).trim().parse().unwrap_or_default();
+        (!gone && self.pid != 0).then_some(self)
     }
 
     pub fn socket(&self) -> PathBuf {

@@ -43,6 +43,9 @@ async fn one(api: &Api, request: &ApplyRequest, mut wanted: AnyResource) -> Resu
             // the context has to be there before the controllers look
             let uid = uuid::Uuid::new_v4();
             wanted.metadata_mut().uid = Some(uid);
+            if let AnyResource::Run(run) = &mut wanted {
+                run.metadata.annotations.insert(annotation::CWD.into(), request.caller.cwd.clone());
+            }
             api.callers.put(uid, request.caller.clone());
             let made = api.store.create_any(wanted.clone()).await;
             if made.is_err() {
@@ -61,9 +64,18 @@ async fn one(api: &Api, request: &ApplyRequest, mut wanted: AnyResource) -> Resu
             return Err(Error::new(ErrorKind::Conflict, "it is being deleted")
                 .hint(format!("hmz wait --for=delete {}/{name}", wanted.kind().to_ascii_lowercase())));
         }
-        let Some(next) = merged(&current, &wanted)? else { return Ok((name, Applied::Unchanged)) };
+        let Some(mut next) = merged(&current, &wanted)? else {
+            // a daemon that was started since knows nothing of the caller of a run that has not begun
+            if let Some(uid) = current.metadata().uid.filter(|uid| api.callers.get(*uid).is_none()) {
+                api.callers.put(uid, request.caller.clone());
+            }
+            return Ok((name, Applied::Unchanged));
+        };
         if let Some(uid) = current.metadata().uid {
             api.callers.put(uid, request.caller.clone());
+        }
+        if let AnyResource::Run(run) = &mut next {
+            run.metadata.annotations.insert(annotation::CWD.into(), request.caller.cwd.clone());
         }
         match api.store.update_any(next).await {
             Ok(_) => return Ok((name, Applied::Configured)),

@@ -28,7 +28,7 @@ pub(crate) async fn delete(
     Query(how): Query<How>,
 ) -> Result<Json<AnyResource>, Failure> {
     let kind = kind(&word)?;
-    let found = api.store.get_any(kind, &name).await?.ok_or_else(|| absent(kind, &name))?;
+    let Some(found) = api.store.get_any(kind, &name).await? else { return Err(absent(&api.store, kind, &name).await) };
     if let AnyResource::Runtime(runtime) = &found {
         match runtime.status.source {
             RuntimeSource::Manifest => {}

@@ -59,7 +59,7 @@ pub(crate) async fn one(
         let found = hmz_flows::find(&name, FsPath::new(&cwd), &api.paths.home)?;
         return Ok(Json(flow(&name, found.spec, found.source)));
     }
-    Err(absent(kind, &name))
+    Err(absent(&api.store, kind, &name).await)
 }
 
 /// A flow found on disk, as a resource.

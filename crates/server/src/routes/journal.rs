@@ -7,6 +7,7 @@ use axum::response::Response;
 use futures::{Stream, StreamExt};
 use hmz_api::journal::{Event, Record};
 use hmz_api::{AnyResource, Kind, Run};
+use hmz_flows::journal::Follower;
 use hmz_store::{Change, Store};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ pub(crate) async fn journal(
     Path(name): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Failure> {
-    let run = api.store.get::<Run>(&name).await?.ok_or_else(|| absent(Run::KIND, &name))?;
+    let Some(run) = api.store.get::<Run>(&name).await? else { return Err(absent(&api.store, Run::KIND, &name).await) };
     if !asked.follow {
         // a journal that is not there yet, or any more, has no records
         let records = run.status.epic.and_then(|epic| hmz_flows::journal::read(&file(&epic)).ok());
@@ -62,16 +63,15 @@ async fn follow(store: Store, name: String, from: usize, mut hold: Option<Hold>,
         }
         return;
     };
-    let mut records = Box::pin(hmz_flows::journal::follow(&file(&epic)).skip(from));
+    let mut records = Follower::new(&file(&epic), from);
     // a runner that was killed writes no last record, so the end of the run ends the stream too
     let mut complete = Box::pin(complete(&store, &name));
-    let mut sent = from;
     loop {
         let record = tokio::select! {
             record = records.next() => record,
             () = &mut complete => {
-                // what the follower has not looked at yet is in the file: nothing is written after a run is complete
-                for record in hmz_flows::journal::read(&file(&epic)).into_iter().flatten().skip(sent) {
+                // nothing is written after a run is complete
+                for record in records.rest() {
                     if sender.send(record).await.is_err() {
                         return;
                     }
@@ -85,7 +85,6 @@ async fn follow(store: Store, name: String, from: usize, mut hold: Option<Hold>,
         if sender.send(record).await.is_err() {
             return;
         }
-        sent += 1;
         if last {
             break;
         }

@@ -1,0 +1,199 @@
+//! What the shell offers: kinds, names, flows, roles and places. Names are asked of a daemon that runs already; none is
+//! started, and one that does not answer at once is done without.
+
+mod bash;
+
+use crate::client::Client;
+use crate::{cli, edge};
+use clap::CommandFactory;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
+use clap_complete::env::{CompleteEnv, Fish, Shells, Zsh};
+use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
+use hmz_api::{AnyResource, Kind, RuntimeRef};
+use hmz_manifest::{Context, settings};
+use hmz_server::Paths;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long a daemon may take to answer all of a completion's question.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// The words of the line, as far as the shell had to be asked for them otherwise than it gives them.
+static LINE: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Answers a shell that asks (`COMPLETE` is set), and ends the program then.
+pub fn answer() {
+    let shells = Shells(&[&bash::Bash, &Zsh, &Fish]);
+    CompleteEnv::with_factory(cli::Cli::command).shells(shells).complete();
+}
+
+/// The words of the line that are there, the program first.
+fn line() -> Vec<String> {
+    LINE.get().cloned().unwrap_or_else(|| {
+        let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    })
+}
+
+/// Those of `words` that the text is the beginning of.
+fn beginning(text: &OsStr, words: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
+    let Some(text) = text.to_str() else { return Vec::new() };
+    let words: BTreeSet<String> = words.into_iter().filter(|word| word.starts_with(text)).collect();
+    words.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// A kind, or `kind/name`.
+pub fn kind_or_name(text: &OsStr) -> Vec<CompletionCandidate> {
+    match text.to_str().and_then(|text| text.split_once('/')) {
+        Some((word, _)) => beginning(text, names_of_word(word).into_iter().map(|name| format!("{word}/{name}"))),
+        None => beginning(text, ["env", "envs", "flow", "flows", "run", "runs", "runtime", "runtimes"].map(str::to_owned)),
+    }
+}
+
+/// The same with `all`, which only `get` takes.
+pub fn kind_or_all(text: &OsStr) -> Vec<CompletionCandidate> {
+    let mut found = kind_or_name(text);
+    found.extend(beginning(text, ["all".to_owned()]));
+    found
+}
+
+/// A name of the kind that is on the line, or another `kind/name`.
+pub fn name(text: &OsStr) -> Vec<CompletionCandidate> {
+    let line = line();
+    let kind = line.iter().skip(2).find(|word| AnyResource::kind_of_word(word).is_some() || word.contains('/'));
+    match kind {
+        Some(word) if !word.contains('/') => beginning(text, names_of_word(word)),
+        _ => kind_or_name(text),
+    }
+}
+
+/// A run, with or without its kind.
+pub fn run(text: &OsStr) -> Vec<CompletionCandidate> {
+    of_kind("run", text)
+}
+
+/// An environment, with or without its kind.
+pub fn environment(text: &OsStr) -> Vec<CompletionCandidate> {
+    of_kind("env", text)
+}
+
+fn of_kind(word: &str, text: &OsStr) -> Vec<CompletionCandidate> {
+    let names = names_of_word(word);
+    let plain = text.to_str().is_none_or(|text| !text.contains('/') && !text.is_empty());
+    let shown = names.into_iter().map(|name| if plain { name } else { format!("{word}/{name}") });
+    beginning(text, shown)
+}
+
+/// A condition that may be waited for, or `delete`.
+pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(
+        text,
+        ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete"].map(str::to_owned),
+    )
+}
+
+/// A flow.
+pub fn flow(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(text, names_of_word("flow"))
+}
+
+/// `ROLE=CLI/MODEL`: a role of the flow on the line, a CLI, the file of a `script`.
+pub fn agent(text: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = text.to_str().unwrap_or_default();
+    let (role, spec) = typed.split_once('=').map_or(("", typed), |(role, spec)| (&typed[..=role.len()], spec));
+    if let Some(path) = spec.strip_prefix("script/") {
+        return paths(&PathCompleter::any(), path, &format!("{role}script/"));
+    }
+    let clis = ["claude/", "script/"].map(|cli| format!("{role}{cli}"));
+    let flow = if role.is_empty() { flow_on_line() } else { None };
+    let roles = flow.into_iter().flat_map(|flow| flow.agents.into_keys()).map(|role| format!("{role}="));
+    beginning(text, roles.chain(clis))
+}
+
+/// `ROLE=BACKEND@NAME/WORKDIR`: a role of the flow on the line, a saved runtime, a directory.
+pub fn place(text: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = text.to_str().unwrap_or_default();
+    let Some((role, spec)) = typed.split_once('=') else {
+        let roles = flow_on_line().map(|flow| flow.environments.into_keys()).into_iter().flatten();
+        return beginning(text, roles.map(|role| format!("{role}=")));
+    };
+    if let Some(slash) = spec.find('/') {
+        let (runtime, path) = spec.split_at(slash);
+        return paths(&PathCompleter::dir(), path, &format!("{role}={runtime}"));
+    }
+    let runtimes = names_of(Runtime::KIND).into_iter().filter_map(|name| name.parse::<RuntimeRef>().ok());
+    beginning(text, runtimes.map(|runtime| format!("{role}={}/", runtime.at())))
+}
+
+/// `KEY=`: the budget, and the parameters of the flow on the line.
+pub fn param(text: &OsStr) -> Vec<CompletionCandidate> {
+    let own: std::collections::BTreeMap<String, FlowParam> = flow_on_line().map(|flow| flow.params).unwrap_or_default();
+    beginning(text, own.into_keys().chain(["budget.duration".to_owned()]).map(|key| format!("{key}=")))
+}
+
+fn paths(completer: &PathCompleter, path: &str, before: &str) -> Vec<CompletionCandidate> {
+    completer.complete(OsStr::new(path)).into_iter().map(|found| found.add_prefix(before)).collect()
+}
+
+fn names_of_word(word: &str) -> Vec<String> {
+    AnyResource::kind_of_word(word).map(names_of).unwrap_or_default()
+}
+
+/// The names of a kind: what a daemon that runs says, and what is on disk of what it would find there.
+fn names_of(kind: &'static str) -> Vec<String> {
+    let Some(paths) = home() else { return Vec::new() };
+    let mut names: BTreeSet<String> = asked(&paths, kind).iter().map(|found| found.metadata().name.clone()).collect();
+    match kind {
+        "Flow" => names.extend(hmz_flows::list(&here(), &paths.home).flows.into_iter().map(|flow| flow.name)),
+        "Runtime" => {
+            let file = paths.settings();
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            let saved = settings::read(&text, &file.display().to_string(), &Context::new(&paths.home, None));
+            names.extend(saved.into_iter().flat_map(|saved| saved.runtimes).map(|(runtime, _)| runtime.resource_name()));
+        }
+        _ => {}
+    }
+    names.into_iter().collect()
+}
+
+/// The flow that the line names.
+fn flow_on_line() -> Option<FlowSpec> {
+    let line = line();
+    let mut words = line.iter();
+    let mut name = None;
+    while let Some(word) = words.next() {
+        name = match word.as_str() {
+            "-f" | "--flow" => words.next().cloned(),
+            word => word.strip_prefix("--flow=").or_else(|| word.strip_prefix("-f")).map(str::to_owned).or(name),
+        };
+    }
+    let (name, paths) = (name?, home()?);
+    let stored = asked(&paths, "Flow").into_iter().find_map(|found| match found {
+        AnyResource::Flow(flow) if flow.metadata.name == name => Some(flow.spec),
+        _ => None,
+    });
+    stored.or_else(|| hmz_flows::find(&name, &here(), &paths.home).ok().map(|found| found.spec))
+}
+
+/// HMZ_HOME, when it is there: a question makes nothing.
+fn home() -> Option<Paths> {
+    let env = edge::environment();
+    let said = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = said("HMZ_HOME").or_else(|| said("HOME").map(|home| home.join(".hmz")))?;
+    home.is_dir().then(|| Paths::from_env(&env).ok()).flatten()
+}
+
+fn here() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned())
+}
+
+/// What a daemon says that runs already; nothing when there is none, or it takes its time.
+fn asked(paths: &Paths, kind: &str) -> Vec<AnyResource> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let client = Client::new(paths.clone());
+    let answer = runtime.block_on(async { tokio::time::timeout(AT_ONCE, client.list_of_running(kind)).await });
+    answer.ok().and_then(Result::ok).unwrap_or_default()
+}
