@@ -8,7 +8,7 @@ use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::session::Sessions;
 use crate::sys::{self, Answer, Notification};
-use hmz_standin::protocol::SOCKET_MARK;
+use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
 use hmz_wire::Client;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -143,7 +143,8 @@ impl Notifier {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sys::add_fd(self.listener.as_fd(), id, theirs.as_fd(), false)?;
         let program = sys::add_fd(self.listener.as_fd(), id, self.standin.as_fd(), true)?;
-        sys::set_peek_off(theirs.as_fd(), SOCKET_MARK + program)?;
+        let mark = if self.client.is_copied() { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
+        sys::set_peek_off(theirs.as_fd(), mark + program)?;
         Ok((program, UnixStream::from(ours)))
     }
 }

@@ -69,7 +69,7 @@ impl Sessions {
         said: Introduction,
         errors: &mut Option<OwnedFd>,
     ) -> Result<(), AnchorError> {
-        let crossing = self.borders.cross(said.fds)?;
+        let crossing = self.borders.cross(said.fds, self.client.is_copied())?;
         let spawn = Spawn {
             id: 0,
             program: target.program.clone(),

@@ -49,9 +49,12 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     drop(theirs);
     let started = start(&config, &policy, standin, ours, cli);
     let status = match started {
-        Ok(()) => {
+        Ok(client) => {
             watch(leash, cli)?;
-            wait(cli)
+            let status = wait(cli);
+            tree::sweep();
+            client.finish();
+            status
         }
         Err(e) => {
             let _ = kill(cli, Signal::SIGKILL);
@@ -59,7 +62,6 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
             return Err(e);
         }
     };
-    tree::sweep();
     Ok(status)
 }
 
@@ -70,7 +72,7 @@ fn start(
     standin: OwnedFd,
     child: UnixStream,
     cli: Pid,
-) -> Result<(), AnchorError> {
+) -> Result<Client, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
     let listener = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
         Some((Word::Ready, fds)) => fds.into_iter().next(),
@@ -93,14 +95,14 @@ fn start(
         shared: policy.shared().to_vec(),
         workers: Arc::default(),
     });
-    let notifier = Notifier { listener, standin, policy: Arc::clone(policy), client, sessions };
+    let notifier = Notifier { listener, standin, policy: Arc::clone(policy), client: client.clone(), sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
     mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => leave_streams(),
+        _ => leave_streams().map(|()| client),
     }
 }
 

@@ -61,6 +61,7 @@ pub fn shell(address: &BoxAddress, argv: Vec<Bytes>, tty: bool) -> Result<Status
     } else {
         on_streams(&client, address, spawn, &signals)
     };
+    client.finish();
     match ended? {
         Ok(status) => Ok(status),
         Err(errno) => Err(AnchorError::Spawn { program, source: std::io::Error::from_raw_os_error(errno) }),
@@ -151,7 +152,7 @@ fn on_streams(
     let borders = Borders::new(&shared, std::process::id() as i32)?;
     let own = [stdin().try_clone_to_owned(), stdout().try_clone_to_owned(), rustix::stdio::stderr().try_clone_to_owned()];
     let given = (0..).zip(own).filter_map(|(n, fd)| fd.ok().map(|fd| (n, fd))).collect();
-    let crossing = borders.cross(given)?;
+    let crossing = borders.cross(given, client.is_copied())?;
     spawn.fds = crossing.numbers;
     let borrowed: Vec<_> = crossing.fds.iter().map(AsFd::as_fd).collect();
     let waiter = Waiter::new(client.spawn(spawn, &borrowed)?)?;
@@ -238,7 +239,11 @@ fn on_terminal(client: &Client, spawn: Spawn, signals: &SignalFd) -> Result<Resu
         wait(&mut fds)?;
         let readable = typed.is_empty() && !input_over && fds.last().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
-        forward(signals, client, waiter.id, resize)?;
+        forward(signals, client, waiter.id, || {
+            resize();
+            // a box that is gone has no terminal
+            let _ = client.resized(waiter.id);
+        })?;
         output_over |= !show(&ours)?;
         if readable {
             let mut buffer = [0u8; 4096];

@@ -3,6 +3,7 @@
 //! Blocking, with one reader thread a connection. Before a byte is sent the socket's peer must be the box's own pid 1;
 //! an impostor that replaced the socket file in the box is refused.
 
+use crate::channel::{Ask, Channel};
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
 use hmz_api::link::Link;
 use std::collections::HashMap;
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 /// How long a guest may take to answer a `Hello`, and to take a frame. What listens may be an impostor, or stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The signal that says that a terminal's size changed.
+const SIGWINCH: i32 = 28;
 
 /// Why a box cannot be worked in.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,9 @@ pub enum ClientError {
     /// The guest is gone.
     #[error("the box's guest is gone")]
     Gone,
+    /// What carries the stream to the box complained.
+    #[error("the way to the box failed: {0}")]
+    Carrier(String),
     /// It did not answer in time.
     #[error("the box's guest does not answer")]
     Silent,
@@ -93,12 +100,31 @@ impl Stage {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     /// One listener a command; `None` once the channel is lost.
     commands: Mutex<Option<HashMap<u64, Listener>>>,
     /// Told when the channel is lost.
     lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self { commands: Mutex::new(Some(HashMap::new())), ..Self::default() }
+    }
+
+    pub(crate) fn set_programs(&self, names: Vec<String>) {
+        *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+    }
+}
+
+/// The way messages go.
+#[derive(Debug)]
+enum Route {
+    /// Descriptors cross themselves.
+    Direct(Writer),
+    /// Everything is copied.
+    Channel(Arc<Channel>),
 }
 
 /// A connection to a box's guest. When the last clone is dropped, everything it started in the box is killed.
@@ -109,7 +135,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    writer: Writer,
+    route: Route,
     shared: Arc<Shared>,
     welcome: Welcome,
     next: AtomicU64,
@@ -117,8 +143,30 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // only a local socket is closed; the guest does the killing when it sees the end
-        self.writer.shutdown();
+        self.route.shutdown();
+    }
+}
+
+impl Route {
+    fn send(&self, message: ToGuest) -> Result<(), ClientError> {
+        match self {
+            Self::Direct(writer) => Ok(writer.send(&message, &[])?),
+            Self::Channel(channel) => match message {
+                ToGuest::Signal { id, signal } if signal == SIGWINCH && channel.resize(id)? => Ok(()),
+                ToGuest::Signal { id, signal } => channel.ask(&Ask::Signal { id, signal }),
+                ToGuest::Close { id } => channel.ask(&Ask::Close { id }),
+                // said by the channel itself
+                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::Ping(_) => Ok(()),
+            },
+        }
+    }
+
+    /// Neither waits: the guest does the killing when it sees the end.
+    fn shutdown(&self) {
+        match self {
+            Self::Direct(writer) => writer.shutdown(),
+            Self::Channel(channel) => channel.close(),
+        }
     }
 }
 
@@ -139,7 +187,12 @@ impl Client {
     pub fn open(link: &Link, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
         match link {
             Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
-            Link::Stream(_) => Err(ClientError::Refused("this version reaches boxes of this machine only".into())),
+            Link::Stream(link) => {
+                let shared = Arc::new(Shared::new());
+                let (channel, welcome) = Channel::begin(link, owner, fence, Arc::clone(&shared))?;
+                check(&welcome)?;
+                Ok(Self { inner: Arc::new(Inner { route: Route::Channel(channel), shared, welcome, next: AtomicU64::new(1) }) })
+            }
         }
     }
 
@@ -164,20 +217,15 @@ impl Client {
             Err(WireError::Io(e)) if e.kind() == std::io::ErrorKind::WouldBlock => return Err(ClientError::Silent),
             Err(e) => return Err(e.into()),
         };
-        if welcome.version != VERSION {
-            return Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)));
-        }
+        check(&welcome)?;
         reader.stream().set_read_timeout(None)?;
         let mut welcome = welcome;
         welcome.programs = names_only(std::mem::take(&mut welcome.programs));
-        let shared = Arc::new(Shared {
-            commands: Mutex::new(Some(HashMap::new())),
-            lost: Condvar::new(),
-            programs: Mutex::new(Arc::new(welcome.programs.clone())),
-        });
+        let shared = Arc::new(Shared::new());
+        shared.set_programs(welcome.programs.clone());
         let heard = Arc::clone(&shared);
         std::thread::Builder::new().name("box".into()).spawn(move || hear(reader, &heard))?;
-        Ok(Self { inner: Arc::new(Inner { writer, shared, welcome, next: AtomicU64::new(1) }) })
+        Ok(Self { inner: Arc::new(Inner { route: Route::Direct(writer), shared, welcome, next: AtomicU64::new(1) }) })
     }
 
     /// What the guest said of itself.
@@ -202,11 +250,15 @@ impl Client {
             Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, events: sender }),
             None => return Err(ClientError::Gone),
         };
-        if let Err(e) = self.inner.writer.send(&ToGuest::Spawn(spawn), fds) {
+        let sent = match &self.inner.route {
+            Route::Direct(writer) => writer.send(&ToGuest::Spawn(spawn), fds).map_err(ClientError::from),
+            Route::Channel(channel) => channel.spawn(spawn, fds),
+        };
+        if let Err(e) = sent {
             if let Some(commands) = &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
                 commands.remove(&id);
             }
-            return Err(e.into());
+            return Err(e);
         }
         Ok(Command { id, events, client: self.clone() })
     }
@@ -216,7 +268,7 @@ impl Client {
     /// # Errors
     /// When the guest is gone.
     pub fn signal(&self, id: u64, signal: i32) -> Result<(), ClientError> {
-        Ok(self.inner.writer.send(&ToGuest::Signal { id, signal }, &[])?)
+        self.inner.route.send(ToGuest::Signal { id, signal })
     }
 
     /// Has the whole session of command `id` killed.
@@ -224,7 +276,7 @@ impl Client {
     /// # Errors
     /// When the guest is gone.
     pub fn close(&self, id: u64) -> Result<(), ClientError> {
-        Ok(self.inner.writer.send(&ToGuest::Close { id }, &[])?)
+        self.inner.route.send(ToGuest::Close { id })
     }
 
     /// Blocks until the channel is lost, be it that the guest is gone or that [`Client::shutdown`] was called.
@@ -235,9 +287,34 @@ impl Client {
         }
     }
 
-    /// Ends the connection, as the last drop does.
+    /// Ends the connection, as the last drop does. Does not wait.
     pub fn shutdown(&self) {
-        self.inner.writer.shutdown();
+        self.inner.route.shutdown();
+    }
+
+    /// Ends the connection before this process ends. A socket tells that by itself; over a stream the guest has to be told,
+    /// and that is waited for, for some seconds at most.
+    pub fn finish(&self) {
+        match &self.inner.route {
+            Route::Direct(writer) => writer.shutdown(),
+            Route::Channel(channel) => channel.finish(),
+        }
+    }
+
+    /// Whether descriptors are copied instead of crossing themselves.
+    pub fn is_copied(&self) -> bool {
+        matches!(self.inner.route, Route::Channel(_))
+    }
+
+    /// The size of the command's terminal here may have changed. One that crossed itself has told already.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn resized(&self, id: u64) -> Result<(), ClientError> {
+        match &self.inner.route {
+            Route::Direct(_) => Ok(()),
+            Route::Channel(channel) => channel.resize(id).map(drop),
+        }
     }
 }
 
@@ -297,7 +374,7 @@ fn hear(mut reader: Reader, shared: &Shared) {
             FromGuest::Exited { id, status, alive } => (id, CommandEvent::Exited(status, alive)),
             FromGuest::Empty { id } => (id, CommandEvent::Empty),
             FromGuest::Programs(names) => {
-                *shared.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names_only(names));
+                shared.set_programs(names_only(names));
                 continue;
             }
             FromGuest::Pong(_) => continue,
@@ -310,13 +387,18 @@ fn hear(mut reader: Reader, shared: &Shared) {
     }
     // a guest that broke the protocol is not spoken to any more
     let _ = reader.stream().shutdown(std::net::Shutdown::Both);
+    lose(shared);
+}
+
+/// Nothing more is heard: everybody is told.
+pub(crate) fn lose(shared: &Shared) {
     // dropping the senders is what every listener hears as `Lost`
     *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
     shared.lost.notify_all();
 }
 
 /// Passes an event on; false when no guest of ours would have sent it.
-fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
+pub(crate) fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
     let mut commands = shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(commands) = &mut *commands else { return false };
     let Some(listener) = commands.get_mut(&id) else { return false };
@@ -330,6 +412,13 @@ fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
         }
     }
     true
+}
+
+fn check(welcome: &Welcome) -> Result<(), ClientError> {
+    if welcome.version == VERSION {
+        return Ok(());
+    }
+    Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)))
 }
 
 /// Connects, for at most [`PATIENCE`]: a socket whose listener takes nobody would hold us for ever.
@@ -346,7 +435,7 @@ fn reach(socket: &Path) -> Result<UnixStream, ClientError> {
 }
 
 /// A guest's word for what is on PATH is taken for names, never for paths.
-fn names_only(mut names: Vec<String>) -> Vec<String> {
+pub(crate) fn names_only(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']));
     names
 }

@@ -140,6 +140,10 @@ pub fn open(stream: &mut (impl Read + Write), key: &LinkKey, open: &Open) -> Res
             challenge.version
         )));
     }
+    if !challenge.claimed && open.stream > 0 {
+        // a guest that began the session with us would have a key
+        return Err(ChannelError::Unproved);
+    }
     let answer = if challenge.claimed {
         Answer::Proof(mac(key, Side::Opener, open, &challenge)?.finalize().into_bytes().into())
     } else {
@@ -155,14 +159,14 @@ pub fn open(stream: &mut (impl Read + Write), key: &LinkKey, open: &Open) -> Res
     }
 }
 
-/// Hears an opener out, without judging it.
+/// Hears an opener out, without judging it; `claimed` is what it is told of the guest.
 ///
 /// # Errors
 /// When the stream fails, or no opener is at its other end.
-pub fn hear(stream: &mut (impl Read + Write), claimed: bool) -> Result<Opening, ChannelError> {
+pub fn hear(stream: &mut (impl Read + Write), claimed: impl FnOnce(&Open) -> bool) -> Result<Opening, ChannelError> {
     read_magic(stream)?;
     let open: Open = read_word(stream)?;
-    let challenge = Challenge { version: CHANNEL_VERSION, nonce: random()?, claimed };
+    let challenge = Challenge { version: CHANNEL_VERSION, nonce: random()?, claimed: claimed(&open) };
     stream.write_all(&MAGIC)?;
     write_word(stream, &challenge)?;
     if open.version != CHANNEL_VERSION {
@@ -237,7 +241,7 @@ mod tests {
     }
 
     fn first() -> Open {
-        Open { version: CHANNEL_VERSION, session: [7; 16], stream: 3, nonce: [9; 32], received: 5 }
+        Open { version: CHANNEL_VERSION, session: [7; 16], stream: 0, nonce: [9; 32], received: 5 }
     }
 
     /// What the opener with one key hears of a guest with another; the guest's finding.
@@ -245,7 +249,7 @@ mod tests {
         let (mut a, mut b) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
             let guest = scope.spawn(move || {
-                let opening = hear(&mut b, theirs.is_some()).expect("an opening");
+                let opening = hear(&mut b, |_| theirs.is_some()).expect("an opening");
                 let found = opening.key(theirs);
                 let verdict = match (&found, answer_with) {
                     (_, Some(key)) => opening.accept(key, 11).expect("a verdict"),

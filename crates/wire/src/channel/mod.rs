@@ -1,13 +1,21 @@
 //! A session over one ordered stream of bytes, for boxes that are not on this kernel: everything that crosses is copied.
 //!
 //! [`frame`] is how it is written, [`mux`] one side of it without any I/O, [`handshake`] how the two ends prove themselves and
-//! find a session again after its stream was cut, [`Channel`](client::Channel) the side that works in the box. The guest's side is in the guest.
+//! find a session again after its stream was cut, `client` the side that works in the box; [`crate::Client`]
+//! is its face. The guest's side is in the guest.
 //! docs/decisions/0006-the-channel.md says why.
 
+mod client;
+mod dial;
+mod engine;
 pub mod frame;
 pub mod handshake;
 pub mod mux;
 mod pace;
+mod pump;
+pub mod terminal;
+
+pub(crate) use client::Channel;
 
 use crate::{Bytes, Fence, Spawn, Status, Welcome, WireError};
 use serde::{Deserialize, Serialize};
@@ -77,6 +85,8 @@ pub enum Ask {
         /// The size.
         size: Size,
     },
+    /// The session is over: kill what it started. The stream ends when nothing is left of it.
+    Bye,
 }
 
 /// From the guest.

@@ -77,6 +77,7 @@ pub struct Mux {
     acknowledged: u64,
     receivers: HashMap<StreamId, Receiver>,
     pace: Pace,
+    made_room: Option<StreamId>,
 }
 
 impl Mux {
@@ -224,6 +225,11 @@ impl Mux {
             || (!self.ready.is_empty() && self.may_send_data())
     }
 
+    /// The stream whose frame [`Self::next`] returned last: it has room again. Told once.
+    pub fn made_room(&mut self) -> Option<StreamId> {
+        self.made_room.take()
+    }
+
     /// The next bytes to send, one frame.
     pub fn next(&mut self, now: Instant) -> Option<Vec<u8>> {
         if let Some(frame) = self.urgent.pop_front() {
@@ -249,6 +255,7 @@ impl Mux {
                     self.ready.push_back(id);
                 }
                 let len = bytes.len();
+                self.made_room = Some(id);
                 Some(self.keep(Frame::Data(id, bytes).encode(), len, now))
             }
             None => {
