@@ -22,6 +22,9 @@ enum Kind {
     Terminal,
 }
 
+/// A command's descriptors, with the numbers they get.
+pub(crate) type Given = Vec<(i32, OwnedFd)>;
+
 /// One of a command's streams, seen from our end.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -84,7 +87,7 @@ fn make(kind: &StreamKind) -> rustix::io::Result<(Option<(Kind, OwnedFd)>, Owned
 ///
 /// # Errors
 /// The errno.
-pub(crate) fn open(command: u64, specs: &[StreamSpec], mux: &mut Mux) -> Result<(Vec<Stream>, Vec<(i32, OwnedFd)>), i32> {
+pub(crate) fn open(command: u64, specs: &[StreamSpec], mux: &mut Mux) -> Result<(Vec<Stream>, Given), i32> {
     let id_of = |index: usize| StreamId { command, index: index as u8 };
     for (index, spec) in specs.iter().enumerate() {
         if spec.kind.is_read() {
