@@ -6,6 +6,7 @@ use hmz_server::{Paths, ProcessId};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -53,7 +54,9 @@ pub async fn connect(paths: &Paths) -> Result<UnixStream, Error> {
     // ours says when it listens; one that somebody else started at the same moment may need a little longer, and one that
     // was on its way out when ours found it makes another start needed
     for _ in 0..STARTS {
-        start(paths).await?;
+        if !start(paths).await? {
+            continue;
+        }
         for _ in 0..TRIES / STARTS {
             if let Ok(stream) = UnixStream::connect(paths.socket()).await {
                 return Ok(stream);
@@ -111,8 +114,12 @@ pub fn executable() -> Result<PathBuf, Error> {
     Ok(if place.is_file() { place } else { PathBuf::from("/proc/self/exe") })
 }
 
-/// Starts a daemon in the background and waits until it listens, or has found that another one does.
-async fn start(paths: &Paths) -> Result<(), Error> {
+/// Starts a daemon in the background and waits until it listens, or has found that another one does; false when somebody
+/// killed it before that, which says nothing of the next one.
+///
+/// # Errors
+/// When it cannot be started, or ended by itself.
+async fn start(paths: &Paths) -> Result<bool, Error> {
     let failed = |e: std::io::Error| edge::io("could not start the daemon", &e);
     let log = std::fs::File::options().create(true).append(true).open(paths.log()).map_err(failed)?;
     let mut child = tokio::process::Command::new(executable()?)
@@ -130,9 +137,12 @@ async fn start(paths: &Paths) -> Result<(), Error> {
     // it writes one line when it listens, or closes the pipe when it ends
     BufReader::new(stdout).read_line(&mut line).await.map_err(failed)?;
     if line.trim() == "listening" || line.trim() == "running" {
-        return Ok(());
+        return Ok(true);
     }
     let status = child.wait().await.map_err(failed)?;
+    if status.signal().is_some() {
+        return Ok(false);
+    }
     let said = std::fs::read_to_string(paths.log()).unwrap_or_default();
     let last = match said.lines().last() {
         Some(line) => line.to_owned(),

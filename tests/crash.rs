@@ -12,6 +12,8 @@ mod dockerd;
 mod exec;
 #[path = "crash/failpoints.rs"]
 mod failpoints;
+#[path = "crash/homes.rs"]
+mod homes;
 #[path = "crash/lost_box.rs"]
 mod lost_box;
 #[path = "crash/processes.rs"]

@@ -81,6 +81,7 @@ fn from_apply_to_delete(home: &TestHome, project: &Project, image: &str, go: imp
     let containers = home.containers();
     let directories = home.box_directories();
     assert_eq!((containers.len(), directories.len()), (1, 1));
+    let _ = hmz(&["wait", "--for=condition=Running", "run/fix", "--timeout", "2m"]).run().ok();
     let _ = hmz(&["get", "runs"]).run().ok().says("Running");
     let mut logs = hmz(&["logs", "-f", "run/fix"]).start();
     logs.wait_for("● coder is working");
@@ -149,9 +150,10 @@ fn a_run_that_is_deleted_in_its_middle_leaves_nothing() {
     logs.wait_for("● Bash(sleep 1000)");
     let directories = home.box_directories();
     let _ = home.hmz(["delete", "run", "fix"]).run().ok();
-    home.assert_nothing_left(&directories);
+    assert_eq!(home.containers(), Vec::<String>::new());
     // who follows it is let go
     let _ = logs.wait();
+    home.assert_nothing_left(&directories);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn claude_works_in_a_container_for_an_ordinary_user() {
     let provider = Provider::start().script(
         "fix",
         [
-            Step::call(bash("hostname; id -u; cd / && cd - >/dev/null; touch made")),
+            Step::call(bash("hostname; id -u; whoami; cd / && cd - >/dev/null; touch made")),
             Step::call(read("calc.py")),
             Step::call(edit("calc.py", "return a - b", "return a + b")),
             Step::say("It adds now."),
@@ -37,8 +37,8 @@ fn claude_works_in_a_container_for_an_ordinary_user() {
     }
     let results = provider.results("fix");
     let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let (host, uid) = results[0].text.trim().split_once('\n').unwrap();
-    assert_ne!(host, here, "the command ran here");
-    assert_eq!(uid, user.uid.to_string());
+    let said: Vec<&str> = results[0].text.trim().lines().collect();
+    assert_ne!(said[0], here, "the command ran here");
+    assert_eq!(said[1..], [&user.uid.to_string(), user.name()]);
     home.assert_no_container_left(LIMIT);
 }

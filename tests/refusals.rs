@@ -3,14 +3,10 @@
 
 mod support;
 
-use std::time::Duration;
 use support::command::Finished;
-use support::eventually;
 use support::home::TestHome;
 use support::project::{BUGGY, Project};
-
-/// Ten times what a refusal may take.
-const LIMIT: Duration = Duration::from_secs(10);
+use support::{LIMIT, eventually};
 
 const RUNTIMES: &str = "\
 runtimes:
@@ -53,7 +49,7 @@ impl Place {
     fn exec(&self, words: &str) -> Finished {
         let words = words.replace("$A", "-a coder=script/./steps.yaml").replace("$P", self.project.path());
         let line = format!("hmz exec -p budget.duration=10m {words} do");
-        self.home.shell(&line).cwd(self.project.dir()).limit(LIMIT).run()
+        self.home.shell(&line).cwd(self.project.dir()).run()
     }
 
     /// Sees that it was refused so, and that there is nothing.
@@ -219,7 +215,7 @@ fn manifests_that_are_wrong() {
         ),
     ] {
         place.project.write("m.yaml", &text);
-        let applied = place.home.hmz(["apply", "-f", "m.yaml"]).cwd(place.project.dir()).limit(LIMIT).run();
+        let applied = place.home.hmz(["apply", "-f", "m.yaml"]).cwd(place.project.dir()).run();
         place.refused(applied, &format!("hmz apply: error: {said}"));
     }
 }

@@ -22,7 +22,7 @@ pub mod world;
 
 pub use busy::is_busy;
 pub use start::{Running, start};
-pub use world::{BoxFiles, Callers, Epics, Flows, GuestProbe, RunnerState, Runners, SettingsSnapshot, World};
+pub use world::{BoxFiles, Callers, Epics, Flows, GuestProbe, InUse, RunnerState, Runners, SettingsSnapshot, World};
 
 /// Annotation of a Run: asks for its end; the value is the time of the asking (RFC 3339), from which the grace counts.
 pub const CANCEL: &str = "hmz/cancel";

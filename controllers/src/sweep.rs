@@ -9,12 +9,13 @@ use crate::environment::execute::remove;
 use crate::environment::plan::is_down;
 use crate::runtime;
 use crate::target::target;
-use crate::world::World;
+use crate::world::{InUse, World};
 use async_trait::async_trait;
 use hmz_api::Resource;
 use hmz_api::RuntimeRef;
-use hmz_api::kinds::{Environment, Runtime};
+use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_drivers::{BoxKey, ObservedBox, Purpose};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often each daemon is swept though nothing happened.
@@ -31,6 +32,20 @@ pub fn plan(instance: &str, listed: &[ObservedBox], environments: &[Resource<Env
     keys.sort();
     keys.dedup();
     keys
+}
+
+/// What is in use of the files here, by what one daemon lists. Pure.
+pub fn in_use(instance: &str, listed: &[ObservedBox], environments: &[Resource<Environment>], runs: &[Resource<Run>]) -> InUse {
+    let boxes: Vec<BoxKey> = listed.iter().filter_map(|b| b.key.clone()).collect();
+    let ours = |b: &&ObservedBox| b.purpose == Purpose::Box && b.key.as_ref().is_some_and(|k| k.instance == instance);
+    let programs: Option<Vec<PathBuf>> = listed.iter().filter(ours).map(|b| b.program.clone()).collect();
+    // a box that is not on this daemon is on another one; a runner starts its supervisors from the program it is itself
+    let is_seen = |e: &Resource<Environment>| listed.iter().filter(ours).any(|b| b.key.as_ref().map(|k| k.uid) == e.metadata.uid);
+    let has_box =
+        |e: &Resource<Environment>| e.status.container_id.is_some() || e.status.conditions.is_true(condition::SCHEDULED);
+    let all_seen = environments.iter().all(|e| is_down(e) || !has_box(e) || is_seen(e));
+    let no_runner = runs.iter().all(|r| r.status.is_complete());
+    InUse { boxes, programs: programs.filter(|_| all_seen && no_runner) }
 }
 
 /// The controller; its keys are runtimes.
@@ -59,6 +74,11 @@ impl Reconciler for Sweep {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
                 remove(world, &target, &key).await?;
             }
+            let runs = world.store.list::<Run>().await?;
+            // what stays is looked at again the next time
+            if let Err(e) = world.files.sweep(&in_use(&world.instance, &listed, &environments, &runs)).await {
+                tracing::warn!("the sweep: {}", e.message);
+            }
         }
         Ok(Action::requeue(PERIOD))
     }
@@ -68,6 +88,7 @@ impl Reconciler for Sweep {
 mod tests {
     use super::*;
     use hmz_api::Backend;
+    use hmz_api::condition::ConditionStatus::True;
     use hmz_api::kinds::{EnvironmentSpec, Share};
     use hmz_drivers::BoxState;
     use uuid::Uuid;
@@ -86,7 +107,37 @@ mod tests {
             share: Share::default(),
             state: BoxState::Running(1),
             created: None,
+            program: Some(format!("/guest/{uid}/hmz").into()),
         }
+    }
+
+    #[test]
+    fn programs_are_known_when_every_box_is_seen_and_no_runner_may_be_there() {
+        let spec = || serde_json::from_str::<EnvironmentSpec>(r#"{"runtime": "docker:here"}"#).unwrap();
+        let environment = |uid: u128, container: Option<&str>| {
+            let mut made = Resource::<Environment>::new("box", spec());
+            made.metadata.uid = Some(Uuid::from_u128(uid));
+            made.status.container_id = container.map(str::to_owned);
+            made
+        };
+        let all = [listed(Purpose::Box, "us", 1, 1), listed(Purpose::Box, "them", 2, 1), listed(Purpose::Hold, "us", 3, 1)];
+        let known =
+            |environments: &[Resource<Environment>], runs: &[Resource<Run>]| in_use("us", &all, environments, runs).programs;
+        let ours: Option<Vec<PathBuf>> = Some(vec!["/guest/1/hmz".into()]);
+        assert_eq!(known(&[environment(1, Some("id")), environment(4, None)], &[]), ours);
+        assert_eq!(in_use("us", &all, &[], &[]).boxes.len(), 3);
+        // one whose box is on another daemon, or not there yet
+        assert_eq!(known(&[environment(4, Some("id"))], &[]), None);
+        let mut scheduled = environment(3, None);
+        scheduled.status.conditions.set(condition::SCHEDULED, True, "Held", "", 1, jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(known(&[scheduled], &[]), None);
+        let mut run = Resource::<Run>::new("r", serde_json::from_str(r#"{"flow": "f"}"#).unwrap());
+        assert_eq!(known(&[], std::slice::from_ref(&run)), None);
+        run.status.conditions.set(condition::COMPLETE, True, "Succeeded", "", 1, jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(known(&[], &[run]), ours);
+        let mut odd = listed(Purpose::Box, "us", 1, 1);
+        odd.program = None;
+        assert_eq!(in_use("us", &[odd], &[], &[]).programs, None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -82,6 +83,15 @@ pub trait Runners: Send + Sync + 'static {
     async fn kill(&self, runner: &str);
 }
 
+/// What is in use of the files here, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InUse {
+    /// Every box and hold on the daemon that was asked, whoever's it is.
+    pub boxes: Vec<BoxKey>,
+    /// The programs that boxes of this home were given; `None` when there may be others, or a runner of another one.
+    pub programs: Option<Vec<PathBuf>>,
+}
+
 /// The files here that belong to a box.
 #[async_trait]
 pub trait BoxFiles: Send + Sync + 'static {
@@ -90,6 +100,13 @@ pub trait BoxFiles: Send + Sync + 'static {
 
     /// Removes them; gone already is no error.
     async fn remove(&self, key: &BoxKey) -> Result<(), Error>;
+
+    /// Removes what nobody will use or remove any more: directories of boxes of homes that are gone, copies of earlier
+    /// programs. What may be in use stays.
+    async fn sweep(&self, used: &InUse) -> Result<(), Error> {
+        let _ = used;
+        Ok(())
+    }
 
     /// Why a box may not be given that directory of this machine, in one sentence; `None` when it may. Asked before
     /// anything starts.

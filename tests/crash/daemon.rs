@@ -2,6 +2,7 @@
 
 use crate::scene::Scene;
 use crate::support::command::Running;
+use crate::support::processes::Process;
 use crate::support::{LIMIT, docker, eventually};
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
@@ -84,12 +85,10 @@ fn of_two_daemons_started_at_once_one_survives() {
 fn an_idle_daemon_ends_and_the_next_verb_starts_one() {
     let mut scene = Scene::new();
     scene.home.set("HMZ_IDLE", "1");
-    let _ = scene.home.hmz(["get", "runs"]).run().ok();
-    let daemon = scene.daemon();
+    let daemon = daemon_of_a_verb(&scene);
     daemon.assert_gone();
     assert_eq!(scene.pids("controller"), [0; 0]);
-    let _ = scene.home.hmz(["get", "runs"]).run().ok();
-    assert_ne!(scene.daemon(), daemon);
+    assert_ne!(daemon_of_a_verb(&scene), daemon);
 
     // one that has a run, or something to heal, stays; several of its idle times pass
     scene.begin("r");
@@ -106,6 +105,14 @@ fn an_idle_daemon_ends_and_the_next_verb_starts_one() {
     daemon.assert_gone();
     scene.home.assert_no_container_left(LIMIT);
     assert!(crate::support::processes::with_variable(&scene.home.mark()).is_empty());
+}
+
+/// The daemon that a verb starts, found while that verb is there: it may be gone a moment after it.
+fn daemon_of_a_verb(scene: &Scene) -> Process {
+    let watch = scene.home.hmz(["get", "runs", "-w"]).start();
+    let daemon = scene.daemon();
+    drop(watch);
+    daemon
 }
 
 /// What must not happen in five times the time it would take cannot be waited for in another way.

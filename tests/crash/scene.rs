@@ -42,9 +42,9 @@ impl Scene {
         Self::with("")
     }
 
-    /// The same with boxes that end soon after their owner.
+    /// The same with boxes that end soon after their owner, though not before a loaded machine has started one.
     pub fn with_lease() -> Self {
-        Self::with("      lease: 3s\n")
+        Self::with("      lease: 20s\n")
     }
 
     /// The manifest of the run; `more` goes below its spec.
@@ -188,7 +188,7 @@ impl Scene {
         let key = |line: &str| {
             let digest = Sha256::digest(format!("{instance}/{line}").as_bytes());
             let name: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
-            PathBuf::from(format!("/tmp/hmz-{}/b/{name}", self.home.uid()))
+            PathBuf::from(format!("/tmp/hmz-{}/{}/{name}", self.home.uid(), &instance[..8]))
         };
         listed.lines().filter(|line| !line.starts_with('/')).map(key).collect()
     }

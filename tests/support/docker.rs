@@ -1,6 +1,7 @@
 //! The docker daemon, asked through docker's own command line.
 
 use super::command::Invocation;
+use std::time::Duration;
 
 /// Where the daemon is, when it is not where everybody looks.
 pub fn host() -> Option<String> {
@@ -14,6 +15,10 @@ pub fn host() -> Option<String> {
 /// When it fails, in docker's own words.
 #[track_caller]
 pub fn docker(words: &[&str]) -> String {
+    command(words).run().ok().out().trim_end().to_owned()
+}
+
+fn command(words: &[&str]) -> Invocation {
     let mut docker = Invocation::new("docker").args(words);
     for name in ["PATH", "HOME"] {
         if let Some(value) = std::env::var_os(name) {
@@ -23,7 +28,7 @@ pub fn docker(words: &[&str]) -> String {
     if let Some(host) = host() {
         docker = docker.env("DOCKER_HOST", host);
     }
-    docker.run().ok().out().trim_end().to_owned()
+    docker
 }
 
 /// The ids of all containers with that label, running or not.
@@ -34,10 +39,25 @@ pub fn containers(label: &str) -> Vec<String> {
 }
 
 /// Removes those containers, running or not.
+#[track_caller]
 pub fn remove(containers: &[String]) {
     if !containers.is_empty() {
         let mut words = vec!["rm", "-f", "-v"];
         words.extend(containers.iter().map(String::as_str));
         docker(&words);
     }
+}
+
+/// Sees to it that no container with that label is left, whoever else removes them at the same time.
+pub fn clear(label: &str) {
+    for _ in 0..100 {
+        let left = containers(label);
+        if left.is_empty() {
+            return;
+        }
+        // the daemon refuses to remove what is being removed
+        let _ = command(&["rm", "-f", "-v"]).args(&left).run();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    eprintln!("containers with {label} are left");
 }

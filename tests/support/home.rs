@@ -198,7 +198,8 @@ impl TestHome {
 
     /// The directories on this machine that belong to this home's boxes, as their containers have them mounted.
     pub fn box_directories(&self) -> Vec<PathBuf> {
-        let below = format!("/tmp/hmz-{}/b/", self.uid());
+        let Some(label) = self.label() else { return Vec::new() };
+        let below = format!("/tmp/hmz-{}/{}/", self.uid(), &label["hmz.instance=".len()..][..8]);
         let format = "{{range .Mounts}}{{println .Source}}{{end}}";
         let ids = self.containers();
         let sources = ids.iter().map(|id| docker::docker(&["inspect", "--format", format, id])).collect::<Vec<_>>().join("\n");
@@ -244,6 +245,8 @@ impl Drop for TestHome {
         }
         processes::signal_all(&mark, Signal::KILL);
         processes::signal_all(&format!("HOME={}", self.home().display()), Signal::KILL);
-        docker::remove(&self.containers());
+        if let Some(label) = self.label() {
+            docker::clear(&label);
+        }
     }
 }

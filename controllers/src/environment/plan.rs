@@ -293,7 +293,7 @@ pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Times
     }
     // often at first, when a guest is about to be there, then more and more rarely
     let waited = status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
-    Action::requeue((waited / 4).clamp(Duration::from_millis(10), Duration::from_secs(5)))
+    Action::requeue((waited / 4).clamp(Duration::from_millis(2), Duration::from_secs(5)))
 }
 
 /// Its box died.

@@ -122,6 +122,7 @@ mod tests {
             share: Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() },
             state,
             created: None,
+            program: None,
         }
     }
 

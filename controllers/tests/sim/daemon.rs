@@ -183,6 +183,7 @@ impl State {
             share,
             state,
             created: None,
+            program: None,
         };
         let now = Instant::now();
         self.containers.insert(name.clone(), Container { seen, made: now, lease, owned: now, answers: now });

@@ -1,5 +1,6 @@
 //! How an agent's process is started: under a supervisor, which is what everything but a test of a CLI's own talk does.
 
+use crate::Grace;
 use async_trait::async_trait;
 use hmz_anchor::SupervisorConfig;
 use hmz_api::Error;
@@ -27,6 +28,11 @@ pub trait Launcher: Send + Sync + Debug {
     /// # Errors
     /// When it cannot be started.
     async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error>;
+
+    /// How long what it starts may take to end.
+    fn grace(&self) -> Grace {
+        Grace::default()
+    }
 }
 
 /// Starts a supervisor, which starts the CLI.

@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod claude;
+mod grace;
 pub mod launcher;
 mod lines;
 mod path;
@@ -13,6 +14,7 @@ pub mod script;
 mod text;
 
 pub use agent::{Agent, Installed, Session, SessionStart, Sink, TurnEnd};
+pub use grace::Grace;
 pub use launcher::{Launcher, Started, Supervised};
 
 use hmz_api::Error;

@@ -16,7 +16,7 @@ use support::World;
 use tokio_util::sync::CancellationToken;
 
 /// Against hanging only.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_key_in_the_environment_leaves_the_sign_in_unread_and_the_state_file_readable() {

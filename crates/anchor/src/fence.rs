@@ -3,7 +3,7 @@
 //! Read and execute: the system's own directories, the CLI's installation, what the session's fence names. Write: the
 //! workdir, the scratch directory, and what the fence names. Sockets of the abstract namespace and signals do not leave.
 
-use crate::{AnchorError, SupervisorConfig};
+use crate::{AnchorError, SupervisorConfig, sys};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetStatus, Scope,
@@ -24,8 +24,17 @@ const NEWEST: ABI = ABI::V6;
 /// Fences this process and all that descends from it. It must have no new privileges already, and one thread.
 pub(crate) fn enter(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), AnchorError> {
     drop_capabilities()?;
-    restrict(config, own)
-        .map_err(|e| AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({e})")))
+    let refused =
+        |why: &str| AnchorError::Refused(format!("the agent would not be fenced: this kernel holds no Landlock rules ({why})"));
+    // asked first, because what the rules' own errors say of a kernel without them is no sentence
+    if let Err(e) = sys::landlock_version() {
+        return Err(match e.raw_os_error() {
+            Some(libc::ENOSYS) => refused("it is older than 5.13"),
+            Some(libc::EOPNOTSUPP) => refused("they were switched off when it was started"),
+            _ => refused(&e.to_string()),
+        });
+    }
+    restrict(config, own).map_err(|e| refused(&e.to_string()))
 }
 
 fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn std::error::Error>> {
@@ -61,14 +70,14 @@ fn restrict(config: &SupervisorConfig, own: &[PathBuf]) -> Result<(), Box<dyn st
             rules = allow(rules, dir, read)?;
         }
     }
-    for path in &config.fence.read {
+    let shared = [PathBuf::from(&config.place.workdir), PathBuf::from(&config.place.scratch)];
+    // what is in a shared directory is allowed with it: the box writes there too, and may by now have put a link to
+    // anything at the name of a session's own directory
+    let is_outside = |path: &&PathBuf| !shared.iter().any(|dir| path.starts_with(dir));
+    for path in config.fence.read.iter().filter(is_outside) {
         rules = allow(rules, path, read)?;
     }
-    let shared = [PathBuf::from(&config.place.workdir), PathBuf::from(&config.place.scratch)];
-    // what is in the scratch directory is allowed with it: the box writes there too, and may by now have put a link to
-    // anything at the name of a session's own directory
-    let named = config.fence.write.iter().filter(|path| !path.starts_with(&config.place.scratch));
-    for path in named.chain(&shared) {
+    for path in config.fence.write.iter().filter(is_outside).chain(&shared) {
         rules = allow(rules, path, write)?;
     }
     match rules.restrict_self()?.ruleset {

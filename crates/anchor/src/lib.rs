@@ -1,5 +1,6 @@
 //! The supervisor: runs an unmodified agent CLI here while every command it starts lands in a box.
 
+mod arguments;
 mod child;
 mod collect;
 mod config;
@@ -9,6 +10,7 @@ pub mod exec;
 mod fence;
 mod filter;
 mod guardian;
+mod hello;
 pub mod launch;
 mod memory;
 mod notify;

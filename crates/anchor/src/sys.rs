@@ -56,8 +56,21 @@ pub(crate) fn default_signals() {
     }
 }
 
-/// Installs a seccomp filter on this thread and returns its listener.
-pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+/// Random bytes nobody can guess.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most N bytes there.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
+        n if usize::try_from(n) == Ok(N) => Ok(bytes),
+        -1 => Err(io::Error::last_os_error()),
+        // so few are given whole
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Installs a seccomp filter on this thread and returns its listener; and whether a thread that was heard waits for its answer
+/// whatever comes between but its end, which kernels before 5.19 do not know.
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<(OwnedFd, bool)> {
     let len = u16::try_from(program.len()).map_err(io::Error::other)?;
     let mut flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
         | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW
@@ -68,7 +81,8 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedF
         let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const prog) };
         if fd >= 0 {
             // SAFETY: the call returned a new descriptor.
-            return Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+            let listener = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+            return Ok((listener, flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0));
         }
         let e = io::Error::last_os_error();
         if e.raw_os_error() != Some(libc::EINVAL) || flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV == 0 {
@@ -76,6 +90,16 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedF
         }
         // a kernel before 5.19 does not know it
         flags &= !libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    }
+}
+
+/// The version of Landlock's interface this kernel has; an error when it gives none.
+pub(crate) fn landlock_version() -> io::Result<i64> {
+    const VERSION: c_int = 1;
+    // SAFETY: with this flag the kernel takes no attributes and answers with a number.
+    match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) } {
+        -1 => Err(io::Error::last_os_error()),
+        version => Ok(version),
     }
 }
 
@@ -145,11 +169,22 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::R
     }
 }
 
-/// Puts a descriptor of ours into the waiting process, at a free number, which is returned.
+/// Puts a descriptor of ours into the waiting process, at a free number, which is returned. The process wakes for it, and
+/// waits again.
 pub(crate) fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloexec: bool) -> io::Result<RawFd> {
+    put_fd(listener, id, fd, cloexec, 0)
+}
+
+/// The same, close-on-exec, and its number is the answer: what waited goes on with it as its call's result. When it fails
+/// nothing is answered.
+pub(crate) fn answer_with_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>) -> io::Result<RawFd> {
+    put_fd(listener, id, fd, true, libc::SECCOMP_ADDFD_FLAG_SEND as u32)
+}
+
+fn put_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloexec: bool, flags: u32) -> io::Result<RawFd> {
     let raw = libc::seccomp_notif_addfd {
         id,
-        flags: 0,
+        flags,
         srcfd: fd.as_raw_fd() as u32,
         newfd: 0,
         newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },
@@ -161,10 +196,14 @@ pub(crate) fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloe
     }
 }
 
-/// Whether the kernel can put descriptors into a waiting process.
-pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> bool {
-    // no notification has this id, which a kernel that knows the call says
-    matches!(add_fd(listener, u64::MAX, listener, true), Err(e) if e.raw_os_error() == Some(libc::ENOENT))
+/// Whether descriptors can be put into a waiting process; `EINVAL` is a kernel's that does not know the call.
+pub(crate) fn can_add_fd(listener: BorrowedFd<'_>) -> io::Result<()> {
+    match add_fd(listener, u64::MAX, listener, true) {
+        // no notification has this id, which a kernel that knows the call says
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(e) => Err(e),
+        Ok(_) => Err(io::Error::other("a descriptor went to nobody")),
+    }
 }
 
 /// Reads memory of another thread's process; short when a page is not there. `Err` when the call is not to be had.
@@ -176,6 +215,32 @@ pub(crate) fn read_memory(tid: pid_t, address: u64, buffer: &mut [u8]) -> io::Re
         -1 => Err(io::Error::last_os_error()),
         n => Ok(n as usize),
     }
+}
+
+/// Reads strings' beginnings in one call, each the length that goes with it, one after the other into `buffer`, which holds
+/// them all; short before the first one whose memory is not there. `Err` when the call is not to be had.
+pub(crate) fn read_many(tid: pid_t, places: &[(u64, usize)], buffer: &mut [u8]) -> io::Result<usize> {
+    let room = places.iter().map(|(_, len)| len).sum::<usize>().min(buffer.len());
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room };
+    let remote: Vec<libc::iovec> =
+        places.iter().map(|(at, len)| libc::iovec { iov_base: *at as *mut libc::c_void, iov_len: *len }).collect();
+    // SAFETY: the kernel writes at most `room` bytes into `buffer`; the remote addresses are not dereferenced here.
+    match unsafe { libc::process_vm_readv(tid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        n => Ok(n as usize),
+    }
+}
+
+/// The soft limit on a process's stack, in bytes; this process's own when another's is not told.
+pub(crate) fn stack_limit(tid: pid_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    for pid in [tid, 0] {
+        // SAFETY: nothing is set, and the kernel writes one rlimit.
+        if unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) } == 0 {
+            break;
+        }
+    }
+    limit.rlim_cur
 }
 
 /// Marks the other end's way to find this socket.

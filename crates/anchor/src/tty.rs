@@ -1,7 +1,8 @@
 //! `hmz sh`: a command in a box with the caller's terminal, or with its three streams.
 //!
 //! The caller's own terminal never goes into the box, where a process could type into it (TIOCSTI). With a terminal the
-//! command gets one of our own making and the bytes are copied; without, its streams cross as a session's descriptors do.
+//! command gets one of the box's own, which has a name there, and the bytes are copied; without, its streams cross as a
+//! session's descriptors do.
 
 use crate::AnchorError;
 use crate::descriptors::Borders;
@@ -192,8 +193,19 @@ impl Drop for Raw {
     }
 }
 
-/// A terminal of our own: the side we hold, which does not block, and the side the command gets.
-fn pair() -> Result<(OwnedFd, OwnedFd), AnchorError> {
+/// A terminal: the side we hold, which does not block, and the side the command gets. A box that has none to give gets one
+/// of this machine's, which works as well but has no name there.
+fn pair(client: &Client) -> Result<(OwnedFd, OwnedFd), AnchorError> {
+    let (ours, theirs) = match client.terminal()? {
+        Ok((ours, theirs)) if isatty(&ours) && isatty(&theirs) => (ours, theirs),
+        _ => own_pair()?,
+    };
+    // nobody else has this side's description
+    rustix::io::ioctl_fionbio(&ours, true).map_err(AnchorError::errno("set the terminal"))?;
+    Ok((ours, theirs))
+}
+
+fn own_pair() -> Result<(OwnedFd, OwnedFd), AnchorError> {
     const WHAT: &str = "make a terminal";
     let ours =
         rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).map_err(AnchorError::errno(WHAT))?;
@@ -202,13 +214,11 @@ fn pair() -> Result<(OwnedFd, OwnedFd), AnchorError> {
     let name = rustix::pty::ptsname(&ours, Vec::new()).map_err(AnchorError::errno(WHAT))?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let theirs = rustix::fs::open(OsStr::from_bytes(name.as_bytes()), flags, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
-    // nobody else has this side's description
-    rustix::io::ioctl_fionbio(&ours, true).map_err(AnchorError::errno(WHAT))?;
     Ok((ours, theirs))
 }
 
 fn on_terminal(client: &Client, spawn: Spawn, signals: &SignalFd) -> Result<Result<Status, i32>, AnchorError> {
-    let (ours, theirs) = pair()?;
+    let (ours, theirs) = pair(client)?;
     let settings = tcgetattr(stdin()).map_err(AnchorError::errno("read the terminal's settings"))?;
     tcsetattr(&theirs, OptionalActions::Now, &settings).map_err(AnchorError::errno("set the terminal"))?;
     let resize = || {

@@ -3,6 +3,7 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
 //! what the daemon lists.
 
+mod account;
 mod admission;
 mod api;
 mod capacity;
@@ -10,6 +11,7 @@ mod container;
 mod credentials;
 mod empty_image;
 mod endpoint;
+mod holder;
 mod image;
 mod labels;
 mod life;
@@ -29,8 +31,8 @@ use hmz_api::kinds::Endpoint;
 use serde_json::Value;
 use session::{Machine, Session};
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
@@ -101,17 +103,24 @@ impl DockerDriver {
         Self { who, limits, spoken: Mutex::default() }
     }
 
+    fn spoken(&self) -> MutexGuard<'_, HashMap<PathBuf, Spoken>> {
+        self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn negotiate(&self, target: &Target, socket: &Path) -> Result<Api, DriverError> {
+        let api = Api::new(socket.to_path_buf(), self.limits.call);
+        api.clone().negotiate().await.map_err(|f| session::unreachable(&target.runtime.at(), &api, &f.to_string()))
+    }
+
     async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
-        let at = target.runtime.at();
         let socket = socket_of(target)?;
-        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&socket).cloned();
+        let known = self.spoken().get(&socket).cloned();
         let Spoken { api, machine } = match known {
             Some(spoken) => spoken,
             None => {
-                let api = Api::new(socket.clone(), self.limits.call);
-                let api = api.clone().negotiate().await.map_err(|f| session::unreachable(&at, &api, &f.to_string()))?;
+                let api = self.negotiate(target, &socket).await?;
                 let spoken = Spoken { api, machine: Arc::default() };
-                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(socket, spoken.clone());
+                self.spoken().insert(socket, spoken.clone());
                 spoken
             }
         };
@@ -154,24 +163,21 @@ fn is_rootless(info: &Value) -> bool {
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
-        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks
-        self.spoken.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket_of(target)?);
+        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and each time whether it answers
+        let socket = socket_of(target)?;
+        let api = match self.negotiate(target, &socket).await {
+            Ok(api) => api,
+            Err(error) => {
+                self.spoken().remove(&socket);
+                return Err(error);
+            }
+        };
+        if self.spoken().get(&socket).is_none_or(|known| known.api != api) {
+            // of another one nothing is known yet
+            self.spoken().insert(socket, Spoken { api, machine: Arc::default() });
+        }
         let session = self.session(target).await?;
-        let info = session.info().await?;
-        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (cpus, memory) = session::machine(&info);
-        let runtimes = info.get("Runtimes").and_then(Value::as_object);
-        let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        runtimes.sort();
-        Ok(Facts {
-            version: text("ServerVersion").to_owned(),
-            cpus,
-            memory,
-            rootless: is_rootless(&info),
-            runtimes,
-            endpoint: session.api.address(),
-            now: text("SystemTime").parse().ok(),
-        })
+        session.facts().await
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {

@@ -169,6 +169,8 @@ pub struct ObservedBox {
     pub state: BoxState,
     /// When it was made, by the daemon's clock.
     pub created: Option<Timestamp>,
+    /// The guest's binary here that it was given, as the daemon tells it.
+    pub program: Option<PathBuf>,
 }
 
 /// What a daemon has.

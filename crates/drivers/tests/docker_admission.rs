@@ -157,11 +157,16 @@ async fn a_hold_ages_out_and_cannot_be_renewed() {
 
 /// Takes the lock as one that dies holding it.
 fn leave_a_lock(c: &Corner) -> String {
-    let label = format!("hmz.instance={}", c.instance);
-    let make =
-        ["create", "--name", "hmz-admission-lock", "--label", "hmz.purpose=lock", "--label", &label, "busybox:latest", "true"];
+    leave_a_lock_of(c, "")
+}
+
+/// The lock of a process, by the mark it has in the lock's labels.
+fn leave_a_lock_of(c: &Corner, process: &str) -> String {
+    let (label, process) = (format!("hmz.instance={}", c.instance), format!("hmz.holder.process={process}"));
+    let mut make = vec!["create", "--name", "hmz-admission-lock", "--label", "hmz.purpose=lock", "--label", &label];
+    make.extend(["--label", &process, "busybox:latest", "true"]);
     for _ in 0..2000 {
-        let out = std::process::Command::new("docker").args(make).output().unwrap();
+        let out = std::process::Command::new("docker").args(&make).output().unwrap();
         if out.status.success() {
             return String::from_utf8(out.stdout).unwrap().trim().to_owned();
         }
@@ -174,6 +179,23 @@ async fn a_lock_whose_holder_is_gone_is_taken_over() {
     let c = Corner::new(RuntimeSpec::default());
     let lock = leave_a_lock(&c);
     let driver = c.with_limits(Limits { lock_stale: Duration::from_secs(2), ..Limits::default() });
+    let key = c.key("box");
+    assert!(matches!(driver.admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
+    assert!(!c.left().contains(&lock));
+    driver.remove(&c.target, &key).await.unwrap();
+    assert!(c.left().is_empty());
+}
+
+#[tokio::test]
+async fn a_young_lock_of_a_process_that_has_ended_is_taken_over() {
+    let c = Corner::new(RuntimeSpec::default());
+    let mut holder = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
+    let mark = common::mark(holder.id());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let lock = leave_a_lock_of(&c, &mark);
+    // by its age it would never be
+    let driver = c.with_limits(Limits { lock_stale: Duration::from_secs(86400), ..Limits::default() });
     let key = c.key("box");
     assert!(matches!(driver.admit(&c.target, &[want(&key)]).await.unwrap(), Admitted::Held(_)));
     assert!(!c.left().contains(&lock));

@@ -6,8 +6,10 @@ mod common;
 
 use common::Corner;
 use hmz_api::kinds::Endpoint;
+use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::Limits;
 use hmz_drivers::{Driver, DriverError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -40,7 +42,11 @@ fn play_whole(c: &Corner, answers: impl Fn(&str) -> Option<&'static str> + Send 
                 let request = String::from_utf8_lossy(&buffer[..n]).into_owned();
                 match answers(&request) {
                     Some(body) => {
-                        let status = if body.contains("No such image") { "404 Not Found" } else { "200 OK" };
+                        let status = match body {
+                            _ if body.contains("No such image") => "404 Not Found",
+                            _ if body.contains("already in use") => "409 Conflict",
+                            _ => "200 OK",
+                        };
                         let head = format!("HTTP/1.1 {status}\r\nApi-Version: 1.41\r\nContent-Length: {}\r\n\r\n", body.len());
                         let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
                     }
@@ -76,6 +82,30 @@ async fn one_that_stops_answering_is_unreachable() {
     ] {
         assert!(matches!(error, DriverError::Unreachable { .. }), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_it_has_is_asked_once_in_a_while_and_whether_it_answers_each_time() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    static GONE: AtomicBool = AtomicBool::new(false);
+    let c = at("d.sock");
+    play(&c, |path| {
+        if path.ends_with("/info") {
+            ASKED.fetch_add(1, Ordering::SeqCst);
+            return Some(r#"{"NCPU": 3, "MemTotal": 1024, "ServerVersion": "1.2.3", "SystemTime": "2026-11-30T00:00:00Z"}"#);
+        }
+        (!GONE.load(Ordering::SeqCst)).then_some("OK")
+    });
+    let driver = c.with_limits(quick());
+    let first = driver.probe(&c.target).await.unwrap();
+    assert_eq!((first.version.as_str(), first.memory.bytes()), ("1.2.3", 1024));
+    let second = driver.probe(&c.target).await.unwrap();
+    // its clock goes on meanwhile
+    assert!(second.now > first.now);
+    assert_eq!(hmz_drivers::Facts { now: first.now, ..second }, first);
+    assert_eq!(ASKED.load(Ordering::SeqCst), 1);
+    GONE.store(true, Ordering::SeqCst);
+    assert!(matches!(driver.probe(&c.target).await, Err(DriverError::Unreachable { .. })));
 }
 
 #[tokio::test]
@@ -182,4 +212,57 @@ async fn a_daemon_too_old_says_so() {
     });
     let error = c.driver().probe(&c.target).await.unwrap_err().to_string();
     assert!(error.ends_with("it speaks API 1.40, and 1.41 (docker 20.10) or newer is needed"), "{error}");
+}
+
+/// What is asked of a daemon whose admission lock is a young one of that process; once the lock is removed there is no answer.
+async fn asked_for_the_lock(mark: &str) -> (Result<(), DriverError>, Vec<String>) {
+    let mut c = at("d.sock");
+    (c.target.spec.cpus, c.target.spec.memory) = (Some(Cpus::whole(1)), Some(Memory::from_bytes(1)));
+    let there = format!(
+        r#"{{"Id": "lock1", "Name": "/hmz-admission-lock", "State": {{"Status": "created"}}, "Created": "2026-11-30T00:00:00Z",
+        "Config": {{"Labels": {{"humanize": "1", "hmz.purpose": "lock", "hmz.holder.process": "{mark}"}}}}}}"#
+    );
+    let there: &'static str = there.leak();
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let requests = Arc::clone(&seen);
+    play_whole(&c, move |request| {
+        requests.lock().unwrap().push(request.to_owned());
+        match request.split(' ').next() {
+            Some("POST") => Some(r#"{"message": "the name is already in use"}"#),
+            Some("DELETE") => None,
+            _ if request.contains("/_ping") => Some(""),
+            _ => Some(there),
+        }
+    });
+    let limits = Limits { call: Duration::from_secs(2), ..Limits::default() };
+    let answer = c.with_limits(limits).admit(&c.target, &[common::want(&c.key("box"))]).await;
+    let seen = seen.lock().unwrap().clone();
+    (answer.map(drop), seen)
+}
+
+#[tokio::test]
+async fn a_lock_is_left_to_a_process_that_lives_and_to_one_that_cannot_be_seen() {
+    let here = common::mark(std::process::id());
+    let elsewhere = format!("another-boot/{}", here.split_once('/').unwrap().1);
+    for mark in [here.as_str(), &elsewhere, ""] {
+        let (answer, seen) = asked_for_the_lock(mark).await;
+        let Err(DriverError::Transient(text)) = answer else { panic!("{answer:?}") };
+        assert!(text.contains("stays taken"), "{text}");
+        let asked = |method: &str| seen.iter().filter(|request| request.starts_with(method)).count();
+        assert!(asked("POST") > 0 && asked("GET") > 0 && asked("DELETE") == 0, "{mark}: {seen:?}");
+        // it says who it is itself
+        let own = format!(r#""hmz.holder.process":"{here}""#);
+        assert!(seen.iter().filter(|r| r.starts_with("POST")).all(|r| r.contains(&own)), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_young_lock_is_removed_by_its_id_when_its_process_has_ended() {
+    let mut holder = std::process::Command::new("/bin/sleep").arg("600").spawn().unwrap();
+    let mark = common::mark(holder.id());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let (answer, seen) = asked_for_the_lock(&mark).await;
+    assert!(matches!(answer, Err(DriverError::Unreachable { .. })), "{answer:?}");
+    assert!(seen.iter().any(|r| r.starts_with("DELETE ") && r.contains("/containers/lock1?")), "{seen:?}");
 }

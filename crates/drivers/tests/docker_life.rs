@@ -64,6 +64,7 @@ async fn a_box_from_admission_to_removal() {
     assert_eq!(mine.len(), 1);
     assert_eq!((mine[0].purpose, mine[0].key.as_ref(), mine[0].run), (Purpose::Box, Some(&key), spec.run));
     assert_eq!(mine[0].state, BoxState::Running(started.pid));
+    assert_eq!(mine[0].program.as_ref(), Some(&spec.guest.program));
 
     assert_eq!(driver.start(&c.target, &spec).await.unwrap(), started, "started again, it is adopted");
     assert_eq!(driver.remove(&c.target, &key).await.unwrap(), RemoveOutcome::Removed);

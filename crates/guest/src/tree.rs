@@ -48,6 +48,20 @@ pub(crate) fn all() -> Vec<Process> {
     found
 }
 
+/// Whether a signal has its default effect on a process: it neither blocks, ignores nor catches it.
+pub(crate) fn has_default(pid: i32, signal: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| default_in(&status, signal))
+}
+
+fn default_in(status: &str, signal: i32) -> bool {
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let masks = [mask("SigBlk"), mask("SigIgn"), mask("SigCgt")];
+    masks.iter().all(|mask| mask.is_some_and(|mask| mask & (1 << (signal - 1)) == 0))
+}
+
 /// Those below `root`, without those `but` names and theirs.
 pub(crate) fn below(root: i32, but: &HashSet<i32>, all: &[Process]) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
@@ -107,6 +121,20 @@ mod tests {
         assert!(parse(b"42 (x) Z 1 42 42").expect("a process").dead);
         assert_eq!(parse(b"42 (x"), None);
         assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn what_a_process_does_with_a_signal() {
+        let status = |blocked: u64, ignored: u64, caught: u64| {
+            format!("Name:\tx\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n")
+        };
+        let bit = 1 << (libc::SIGTSTP - 1);
+        assert!(default_in(&status(0, 0, 0), libc::SIGTSTP));
+        assert!(default_in(&status(!bit, !bit, !bit), libc::SIGTSTP));
+        for (blocked, ignored, caught) in [(bit, 0, 0), (0, bit, 0), (0, 0, bit)] {
+            assert!(!default_in(&status(blocked, ignored, caught), libc::SIGTSTP));
+        }
+        assert!(!default_in("Name:\tx\n", libc::SIGTSTP));
     }
 
     #[test]

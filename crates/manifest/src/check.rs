@@ -7,7 +7,7 @@ use crate::template::{self, Known};
 use crate::tree::{Node, Value};
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::{Endpoint, EnvironmentRequest, EnvironmentSpec, FlowSpec, Harness, RunSpec, RuntimeSpec, Step};
-use hmz_api::{Backend, Metadata, RuntimeRef, name};
+use hmz_api::{Backend, Cpus, Memory, Metadata, RuntimeRef, name};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
@@ -72,6 +72,16 @@ fn image(root: &Node, path: &[&str], image: Option<&str>, faults: &mut Vec<Fault
     }
 }
 
+/// What a role or an environment asks for. A share of nothing is a mistake: what is left out asks for nothing.
+fn share(root: &Node, path: &[&str], cpus: Option<Cpus>, memory: Option<Memory>, faults: &mut Vec<Fault>) {
+    let none = [("cpus", cpus == Some(Cpus::default())), ("memory", memory == Some(Memory::default()))];
+    for (field, _) in none.into_iter().filter(|(_, is_none)| *is_none) {
+        let place = at(root, &[path, &[field]].concat());
+        let message = format!("'{field}: 0' asks for nothing: write how much it needs, or leave {field} out");
+        faults.push(Fault::new(place, message));
+    }
+}
+
 fn resolve(root: &Node, path: &[&str], text: &mut String, context: &Context, faults: &mut Vec<Fault>) {
     match context.absolute(text) {
         Ok(absolute) => *text = absolute,
@@ -116,6 +126,7 @@ pub(crate) fn runtime(
 /// The spec of an environment.
 pub(crate) fn environment(root: &Node, spec: &mut EnvironmentSpec, context: &Context, faults: &mut Vec<Fault>) {
     image(root, &["spec", "image"], spec.image.as_deref(), faults);
+    share(root, &["spec"], spec.cpus, spec.memory, faults);
     if let Some(workdir) = &mut spec.workdir {
         resolve(root, &["spec", "workdir"], workdir, context, faults);
     }
@@ -137,6 +148,7 @@ pub(crate) fn flow(root: &Node, spec: &FlowSpec, faults: &mut Vec<Fault>) {
     for (name, environment) in &spec.environments {
         role(root, &["spec", "environments", name], name, faults);
         image(root, &["spec", "environments", name, "image"], environment.image.as_deref(), faults);
+        share(root, &["spec", "environments", name], environment.cpus, environment.memory, faults);
     }
     if spec.steps.is_empty() {
         faults.push(Fault::new(key_at(root, &["spec", "steps"]), "a flow needs at least one step"));
@@ -230,6 +242,7 @@ pub(crate) fn run(root: &Node, spec: &mut RunSpec, context: &Context, faults: &m
             EnvironmentRequest::Text(_) => {}
             EnvironmentRequest::Place(place) => {
                 image(root, &["spec", "environments", name, "image"], place.image.as_deref(), faults);
+                share(root, &["spec", "environments", name], place.cpus, place.memory, faults);
                 if let Some(workdir) = &mut place.workdir {
                     resolve(root, &["spec", "environments", name, "workdir"], workdir, context, faults);
                 }

@@ -283,6 +283,16 @@ fn every_kind_of_fault_says_where_and_what() {
         ("cpus in words", env("  cpus: four")),
         ("cpus too fine", env("  cpus: 0.0001")),
         ("negative cpus", env("  cpus: -1")),
+        ("infinite cpus", env("  cpus: .inf")),
+        ("cpus that are no number", env("  cpus: .nan")),
+        ("no cpus", env("  cpus: 0")),
+        ("no cpus and no memory", env("  cpus: 0.000\n  memory: 0G")),
+        ("no cpus for a role's place", run("  environments: {box: {runtime: docker, cpus: 0m}}")),
+        (
+            "no cpus for a role of a flow",
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments:\n    box:\n      cpus: 0\n  steps:\n    - exec: {environment: box, command: a}\n"
+                .into(),
+        ),
         ("gpus as text", env("  gpus: '1'")),
         ("negative gpus", env("  gpus: -1")),
         ("fractional gpus", env("  gpus: 1.5")),

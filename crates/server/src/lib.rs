@@ -6,13 +6,16 @@
 
 mod attach;
 mod callers;
+mod claim;
 mod counted;
 mod epics;
 mod files;
 mod guarded;
+mod guest;
 mod idle;
 mod instance;
 mod listen;
+mod orphans;
 mod paths;
 mod process;
 mod removal;
@@ -22,6 +25,7 @@ mod serve;
 mod settings;
 mod world;
 
+pub use guest::{GuestProgram, Image};
 pub use paths::Paths;
 pub use process::ProcessId;
 pub use serve::{Config, State, serve};

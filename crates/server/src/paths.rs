@@ -28,7 +28,7 @@ pub struct Paths {
     pub state: PathBuf,
     /// The directory of the API socket.
     pub runtime: PathBuf,
-    /// The directory below which each box has its own.
+    /// The user's directory on this machine below which each HMZ_HOME has the directory of its boxes.
     pub boxes: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Paths {
         };
         let state =
             if on_network(&home) { PathBuf::from(format!("/var/tmp/hmz-{uid}/{}", &digest[..8])) } else { home.join("state") };
-        Ok(Self { state, runtime, boxes: tmp.join("b"), home })
+        Ok(Self { state, runtime, boxes: tmp, home })
     }
 
     /// Makes the directories that are missing, each private.

@@ -2,10 +2,12 @@
 
 use crate::attach::{self, Attached};
 use crate::callers::Callers;
+use crate::claim::Claim;
+use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
-use crate::{idle, world};
+use crate::{idle, instance, world};
 use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
 use hmz_store::Store;
@@ -28,6 +30,8 @@ pub struct Config {
     pub paths: Paths,
     /// Its environment.
     pub env: BTreeMap<String, String>,
+    /// What its boxes are given.
+    pub guest: GuestProgram,
     /// Whether it ends when there is nothing to do.
     pub ends_when_idle: bool,
 }
@@ -51,13 +55,15 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         tell(State::AnotherRuns);
         return if config.ends_when_idle { Ok(()) } else { Err(Error::failed("a daemon runs already for this HMZ_HOME")) };
     };
+    let instance = instance::instance(&paths)?;
+    let claim = Claim::take(&paths, &instance).await?;
     let clock = Arc::new(SystemClock);
     let store = Store::open(&paths.store(), clock.clone()).map_err(Error::from)?;
     let callers = Arc::new(Callers::default());
     let (attached, leavers) = Attached::new();
     let listener = ApiListener::bind(&paths)?;
     let connections = listener.count();
-    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock)?;
+    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock, &instance)?;
     // runners of a daemon before us are not our children; their ends are heard all the same
     for run in store.list::<Run>().await?.iter().filter(|run| !run.status.is_complete()) {
         if let Some(runner) = &run.status.runner {
@@ -93,6 +99,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     // a verb that finds no socket starts the next daemon, which waits for nothing of ours: the lock goes last
     let _ = std::fs::remove_file(paths.socket());
     controllers.drain().await;
+    claim.release();
     drop(lock);
     Ok(())
 }

@@ -4,7 +4,6 @@ use crate::callers::Callers;
 use crate::epics;
 use crate::files::Files;
 use crate::guarded::Guarded;
-use crate::instance::instance;
 use crate::paths::Paths;
 use crate::runners::RunnerProcesses;
 use crate::serve::Config;
@@ -14,7 +13,7 @@ use hmz_api::clock::SharedClock;
 use hmz_api::kinds::{FlowSpec, Run, RunSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Resource};
-use hmz_controllers::{RunnerState, World};
+use hmz_controllers::{InUse, RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, config_dir};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
@@ -33,9 +32,10 @@ pub(crate) fn build(
     store: &Store,
     callers: &Arc<Callers>,
     clock: SharedClock,
+    instance: &str,
 ) -> Result<(World, Arc<RunnerProcesses>, mpsc::UnboundedReceiver<String>), Error> {
     let paths = &config.paths;
-    let instance = instance(paths)?;
+    let instance = instance.to_owned();
     let uid = rustix::process::getuid();
     let docker: Arc<dyn Driver> = Arc::new(DockerDriver::new(DockerIdentity {
         instance: instance.clone(),
@@ -46,7 +46,7 @@ pub(crate) fn build(
         docker_config_dir: config_dir(&config.env).unwrap_or_default(),
         clock: Arc::clone(&clock),
     }));
-    let files = Files::new(paths)?;
+    let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
     let (runners, ended) = RunnerProcesses::new(executable.clone());
@@ -54,11 +54,11 @@ pub(crate) fn build(
     let world = World {
         store: store.clone(),
         drivers: BTreeMap::from([(Backend::Docker, docker)]),
-        clock,
+        clock: Arc::clone(&clock),
         seed: Uuid::new_v4().as_u64_pair().0,
         instance,
         runners: Arc::new(Runners { processes: Arc::clone(&runners), executable }),
-        files: Arc::new(BoxFiles { files, guarded: Guarded::new(paths, config.env.get("HOME").map(PathBuf::from)) }),
+        files: Arc::new(BoxFiles { files, guarded: Guarded::new(paths, config.env.get("HOME").map(PathBuf::from)), clock }),
         probe: Arc::new(GuestProbe),
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),
@@ -121,6 +121,7 @@ impl hmz_controllers::Runners for Runners {
 struct BoxFiles {
     files: Files,
     guarded: Guarded,
+    clock: SharedClock,
 }
 
 #[async_trait]
@@ -131,6 +132,16 @@ impl hmz_controllers::BoxFiles for BoxFiles {
 
     async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
         self.files.remove(key)
+    }
+
+    async fn sweep(&self, used: &InUse) -> Result<(), Error> {
+        let (files, used, clock) = (self.files.clone(), used.clone(), Arc::clone(&self.clock));
+        // it reads directories, and what a box left may be a large tree
+        let swept = tokio::task::spawn_blocking(move || {
+            files.sweep(&used.boxes, &*clock);
+            used.programs.map_or(Ok(()), |programs| files.keep_programs(&programs))
+        });
+        swept.await.unwrap_or_else(|e| Err(Error::failed(format!("the sweep: {e}"))))
     }
 
     async fn refusal(&self, workdir: &str, caller: &CallerContext) -> Option<String> {

@@ -6,8 +6,8 @@
 use crate::channel::{Ask, Channel};
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
 use hmz_api::link::Link;
-use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +78,18 @@ enum Stage {
     Exited,
 }
 
-#[derive(Debug)]
+/// Takes a command's events, in the thread that hears the guest.
+type Hear = Box<dyn FnMut(CommandEvent) + Send>;
+
 struct Listener {
     stage: Stage,
-    events: Sender<CommandEvent>,
+    hear: Hear,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("stage", &self.stage).finish_non_exhaustive()
+    }
 }
 
 impl Stage {
@@ -99,6 +107,9 @@ impl Stage {
     }
 }
 
+/// A terminal of the box's: the side that is held here and the side a command gets; or the errno of there being none.
+type Terminal = Result<(OwnedFd, OwnedFd), i32>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// One listener a command; `None` once the channel is lost.
@@ -106,6 +117,8 @@ pub(crate) struct Shared {
     /// Told when the channel is lost.
     lost: Condvar,
     programs: Mutex<Arc<Vec<String>>>,
+    /// Who waits for a terminal, in the order of the asking; nobody once the channel is lost.
+    terminals: Mutex<VecDeque<Sender<Terminal>>>,
 }
 
 impl Shared {
@@ -156,7 +169,7 @@ impl Route {
                 ToGuest::Signal { id, signal } => channel.ask(&Ask::Signal { id, signal }),
                 ToGuest::Close { id } => channel.ask(&Ask::Close { id }),
                 // said by the channel itself
-                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::Ping(_) => Ok(()),
+                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::Ping(_) | ToGuest::OpenTerminal => Ok(()),
             },
         }
     }
@@ -242,12 +255,32 @@ impl Client {
     ///
     /// # Errors
     /// When the guest is gone.
-    pub fn spawn(&self, mut spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
+    pub fn spawn(&self, spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
+        let (sender, events) = channel();
+        let hear = move |event| {
+            // one that was dropped does not care
+            let _ = sender.send(event);
+        };
+        let id = self.spawn_heard(spawn, fds, hear)?;
+        Ok(Command { id, events, client: self.clone() })
+    }
+
+    /// Starts a command and gives its events to `hear`, which may be called before this returns; its id. `hear` is called in
+    /// the thread that hears the guest, or over a stream in one that copies, and every command of this connection waits for
+    /// it: it must not block.
+    ///
+    /// # Errors
+    /// When the guest is gone. `hear` is then not called, or with `Lost` alone.
+    pub fn spawn_heard(
+        &self,
+        mut spawn: Spawn,
+        fds: &[BorrowedFd<'_>],
+        hear: impl FnMut(CommandEvent) + Send + 'static,
+    ) -> Result<u64, ClientError> {
         let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
         spawn.id = id;
-        let (sender, events) = channel();
         match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, events: sender }),
+            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, hear: Box::new(hear) }),
             None => return Err(ClientError::Gone),
         };
         let sent = match &self.inner.route {
@@ -260,7 +293,30 @@ impl Client {
             }
             return Err(e);
         }
-        Ok(Command { id, events, client: self.clone() })
+        Ok(id)
+    }
+
+    /// A terminal made in the box, where it has a name: the side to be held here and the side a command gets. `Err(errno)`
+    /// inside when the box has none to give, as over a stream, where each terminal a command gets has one there made for it.
+    /// What comes is not looked at: a guest may send any descriptor.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn terminal(&self) -> Result<Result<(OwnedFd, OwnedFd), i32>, ClientError> {
+        let Route::Direct(writer) = &self.inner.route else {
+            return Ok(Err(rustix::io::Errno::OPNOTSUPP.raw_os_error()));
+        };
+        let (sender, answer) = channel();
+        {
+            // answers come in the order of the asking
+            let mut waiting = self.inner.shared.terminals.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+                return Err(ClientError::Gone);
+            }
+            writer.send(&ToGuest::OpenTerminal, &[])?;
+            waiting.push_back(sender);
+        }
+        answer.recv().map_err(|_| ClientError::Gone)
     }
 
     /// Signals the process group of command `id`.
@@ -366,8 +422,8 @@ impl Command {
 }
 
 fn hear(mut reader: Reader, shared: &Shared) {
-    // descriptors a guest sends are dropped at once: it has none to give
-    while let Ok(Some((message, _))) = reader.recv::<FromGuest>() {
+    // descriptors a guest sends are dropped at once: but for a terminal's it has none to give
+    while let Ok(Some((message, fds))) = reader.recv::<FromGuest>() {
         let (id, event) = match message {
             FromGuest::Started { id } => (id, CommandEvent::Started),
             FromGuest::SpawnFailed { id, errno } => (id, CommandEvent::Failed(errno)),
@@ -378,6 +434,20 @@ fn hear(mut reader: Reader, shared: &Shared) {
                 continue;
             }
             FromGuest::Pong(_) => continue,
+            FromGuest::Terminal | FromGuest::NoTerminal(_) => {
+                let waiting = shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let mut fds = fds.into_iter();
+                let terminal = match (message, fds.next(), fds.next()) {
+                    (FromGuest::NoTerminal(errno), ..) => Err(errno),
+                    (_, Some(ours), Some(theirs)) => Ok((ours, theirs)),
+                    _ => break,
+                };
+                // nobody asked
+                let Some(waiting) = waiting else { break };
+                // one that was dropped does not care
+                let _ = waiting.send(terminal);
+                continue;
+            }
             // said once, before
             FromGuest::Welcome(_) | FromGuest::Refused(_) => break,
         };
@@ -392,24 +462,27 @@ fn hear(mut reader: Reader, shared: &Shared) {
 
 /// Nothing more is heard: everybody is told.
 pub(crate) fn lose(shared: &Shared) {
-    // dropping the senders is what every listener hears as `Lost`
-    *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let left = shared.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // dropping the senders is what tells whoever waits for a terminal
+    shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     shared.lost.notify_all();
+    for mut listener in left.into_iter().flat_map(HashMap::into_values) {
+        (listener.hear)(CommandEvent::Lost);
+    }
 }
 
 /// Passes an event on; false when no guest of ours would have sent it.
+/// One call after the other, and [`lose`] not meanwhile: whoever calls sees to that.
 pub(crate) fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
-    let mut commands = shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(commands) = &mut *commands else { return false };
-    let Some(listener) = commands.get_mut(&id) else { return false };
+    let commands = || shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+    // taken out: whoever hears may start another command
+    let Some(mut listener) = commands().as_mut().and_then(|commands| commands.remove(&id)) else { return false };
     let Some(next) = listener.stage.after(event) else { return false };
-    // one that was dropped does not care
-    let _ = listener.events.send(event);
-    match next {
-        Some(stage) => listener.stage = stage,
-        None => {
-            commands.remove(&id);
-        }
+    (listener.hear)(event);
+    if let Some(stage) = next {
+        listener.stage = stage;
+        // nobody says meanwhile that the channel is lost
+        commands().as_mut().map(|commands| commands.insert(id, listener));
     }
     true
 }

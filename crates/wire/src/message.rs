@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The protocol's version; both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of a path, an argument or a variable.
 pub type Bytes = serde_bytes::ByteBuf;
@@ -45,6 +45,8 @@ pub enum ToGuest {
     },
     /// Answer [`FromGuest::Pong`].
     Ping(u64),
+    /// Make a terminal in the box; the answers come in the order of the asking.
+    OpenTerminal,
 }
 
 /// A command to start. It leads a session of its own.
@@ -141,4 +143,8 @@ pub enum FromGuest {
     Programs(Vec<String>),
     /// The answer to a `Ping`.
     Pong(u64),
+    /// A terminal in the box: the frame carries the side to be held here and the side a command gets.
+    Terminal,
+    /// None could be made, for this errno.
+    NoTerminal(i32),
 }

@@ -4,6 +4,7 @@
 use hmz_wire::{
     Bytes, Client, ClientError, Command, CommandEvent, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, Writer, split,
 };
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -139,6 +140,37 @@ fn events_come_in_their_order_or_the_guest_is_dropped() {
     }
 }
 
+#[test]
+fn who_hears_at_once_hears_all_and_may_start_another() {
+    let it = liar();
+    let (client, mut reader, writer) = it.met();
+    let (sender, events) = std::sync::mpsc::channel();
+    let again = client.clone();
+    let hear = move |event| {
+        if let CommandEvent::Exited(..) = event {
+            let sender = sender.clone();
+            // in the thread that hears the guest: nothing of the connection is locked
+            again.spawn_heard(sample(), &[], move |event| sender.send(event).expect("somebody hears")).expect("another");
+        }
+        sender.send(event).expect("somebody hears");
+    };
+    let id = client.spawn_heard(sample(), &[], hear).expect("spawn");
+    let status = Status::Exited(0);
+    writer.send_all(&[FromGuest::Started { id }, FromGuest::Exited { id, status, alive: false }]).expect("send");
+    let heard = || events.recv_timeout(LIMIT).expect("an event");
+    assert_eq!([heard(), heard()], [CommandEvent::Started, CommandEvent::Exited(status, false)]);
+    let mut asked = || match reader.recv::<ToGuest>() {
+        Ok(Some((ToGuest::Spawn(spawn), _))) => spawn.id,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked(), id);
+    writer.send(&FromGuest::Started { id: asked() }, &[]).expect("send");
+    assert_eq!(heard(), CommandEvent::Started);
+    writer.shutdown();
+    assert_eq!(heard(), CommandEvent::Lost);
+    assert!(events.recv_timeout(LIMIT).is_err(), "nothing follows");
+}
+
 fn sample() -> Spawn {
     Spawn {
         id: 0,
@@ -166,4 +198,31 @@ fn the_end_of_a_guest_is_heard_by_all() {
         assert_eq!(command.next_within(LIMIT), Some(CommandEvent::Lost));
         assert!(matches!(command.wait(), Err(ClientError::Gone)));
     }
+}
+
+#[test]
+fn a_terminal_is_what_was_asked_for_or_the_guest_is_dropped() {
+    let it = liar();
+    let (client, mut reader, writer) = it.met();
+    let null = std::fs::File::open("/dev/null").expect("a descriptor");
+    let answers = [(FromGuest::Terminal, 2), (FromGuest::NoTerminal(6), 0), (FromGuest::Terminal, 1)];
+    let guest = std::thread::spawn(move || {
+        for (answer, count) in answers {
+            assert!(matches!(reader.recv::<ToGuest>(), Ok(Some((ToGuest::OpenTerminal, fds))) if fds.is_empty()));
+            writer.send(&answer, &vec![null.as_fd(); count]).expect("send");
+        }
+        // held until the client has left
+        assert!(!matches!(reader.recv::<ToGuest>(), Ok(Some(_))));
+    });
+    assert!(matches!(client.terminal(), Ok(Ok(_))));
+    assert!(matches!(client.terminal(), Ok(Err(6))));
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)), "half a terminal");
+    guest.join().expect("the guest");
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)));
+    // one that nobody asked for
+    let it = liar();
+    let (client, _reader, writer) = it.met();
+    writer.send(&FromGuest::NoTerminal(6), &[]).expect("send");
+    client.wait_lost();
+    assert!(matches!(client.terminal(), Err(ClientError::Gone)));
 }

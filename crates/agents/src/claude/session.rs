@@ -14,14 +14,10 @@ use hmz_api::Error;
 use hmz_api::journal::Event;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-/// How long an interrupted turn may take to end; it takes a fraction of a second, two when a command ignores signals.
-const INTERRUPTION: Duration = Duration::from_secs(10);
 
 /// A conversation.
 #[derive(Debug)]
@@ -189,8 +185,17 @@ impl ClaudeSession {
             self.process = Some(Process::start(&*self.start.launcher, &config).await?);
         }
         let asked = json!({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": prompt}]}});
-        if self.send(&asked).await.is_err() {
-            return Ok(self.died().await);
+        let taken = match &mut self.process {
+            Some(process) => process.ask(&asked, stop).await,
+            None => Some(Err(std::io::ErrorKind::BrokenPipe.into())),
+        };
+        match taken {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return Ok(self.died().await),
+            None => {
+                self.end_process().await;
+                return Ok(TurnEnd::Interrupted);
+            }
         }
         let mut interrupted: Option<Instant> = None;
         loop {
@@ -198,13 +203,21 @@ impl ClaudeSession {
             let line = tokio::select! {
                 biased;
                 () = stop.cancelled(), if interrupted.is_none() => {
-                    interrupted = Some(Instant::now() + INTERRUPTION);
                     let request = json!({"type": "control_request", "request_id": Uuid::new_v4(), "request": {"subtype": "interrupt"}});
-                    if process.send(&request).await.is_err() {
-                        self.end_process().await;
-                        return Ok(TurnEnd::Interrupted);
+                    match process.interrupt(&request).await {
+                        Ok(due) => interrupted = Some(due),
+                        Err(_) => {
+                            self.end_process().await;
+                            return Ok(TurnEnd::Interrupted);
+                        }
                     }
                     continue;
+                }
+                // before its lines, which need not end
+                () = async { match interrupted { Some(due) => sleep_until(due).await, None => std::future::pending().await } } => {
+                    // it does not let go; the conversation is resumed with a new process
+                    self.end_process().await;
+                    return Ok(TurnEnd::Interrupted);
                 }
                 why = renewing.end() => {
                     if let Some(text) = why {
@@ -213,11 +226,6 @@ impl ClaudeSession {
                     continue;
                 }
                 line = process.next() => line,
-                () = async { match interrupted { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
-                    // it does not let go; the conversation is resumed with a new process
-                    self.end_process().await;
-                    return Ok(TurnEnd::Interrupted);
-                }
             };
             let line = match line {
                 Ok(Some(line)) => line,

@@ -10,13 +10,9 @@ use hmz_api::Error;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-/// How long an interrupted turn may take to end.
-const INTERRUPTION: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct ScriptSession {
@@ -97,26 +93,34 @@ impl Session for ScriptSession {
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
         let Some(process) = &mut self.process else { return Ok(self.died().await) };
-        if process.send(&Ask::Prompt { text: prompt.to_owned() }).await.is_err() {
-            return Ok(self.died().await);
+        match process.ask(&Ask::Prompt { text: prompt.to_owned() }, stop).await {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return Ok(self.died().await),
+            None => {
+                self.end_process().await;
+                return Ok(TurnEnd::Interrupted);
+            }
         }
         loop {
             let Some(process) = &mut self.process else { return Ok(self.died().await) };
             let line = tokio::select! {
                 biased;
                 () = stop.cancelled(), if interrupted.is_none() => {
-                    interrupted = Some(Instant::now() + INTERRUPTION);
-                    if process.send(&Ask::Interrupt).await.is_err() {
-                        self.end_process().await;
-                        return Ok(TurnEnd::Interrupted);
+                    match process.interrupt(&Ask::Interrupt).await {
+                        Ok(due) => interrupted = Some(due),
+                        Err(_) => {
+                            self.end_process().await;
+                            return Ok(TurnEnd::Interrupted);
+                        }
                     }
                     continue;
                 }
-                line = process.next() => line,
-                () = async { match interrupted { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
+                // before its lines, which need not end
+                () = async { match interrupted { Some(due) => sleep_until(due).await, None => std::future::pending().await } } => {
                     self.end_process().await;
                     return Ok(TurnEnd::Interrupted);
                 }
+                line = process.next() => line,
             };
             match line {
                 Ok(Some(line)) => match serde_json::from_slice(&line) {

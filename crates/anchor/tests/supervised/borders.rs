@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = &[
     ("a_plain_user_needs_nothing", a_plain_user_needs_nothing),
     ("a_second_listener_is_refused", a_second_listener_is_refused),
     ("the_scratch_directory_is_made", the_scratch_directory_is_made),
+    ("planted_links_open_nothing", planted_links_open_nothing),
 ];
 
 fn secret(world: &World) -> String {
@@ -198,6 +199,34 @@ fn the_scratch_directory_is_made(world: &World) {
     let ended = Session::start(&config).end(b"");
     assert!(!ended.status.success() && ended.out.is_empty(), "{ended:?}");
     assert!(!world.path("home/x").exists());
+}
+
+fn planted_links_open_nothing(world: &World) {
+    // what the box can write it can put a link at, before the fence is made: at any name the fence gives
+    let home = world.path("home");
+    std::fs::write(home.join("key"), "key").expect("a file");
+    let script = format!(
+        "def t(f):
+    try: print(f())
+    except OSError as e: print(e.errno)
+t(lambda: open('{0}/new','w').close())
+t(lambda: open('{0}/key').read())
+t(lambda: open('here','w').close())
+t(lambda: open('{1}/there','w').close())",
+        home.display(),
+        world.place.scratch
+    );
+    for dir in [&world.place.scratch, &world.place.workdir] {
+        let mut config = world.config("/usr/bin/python3", &["-c", &script]);
+        // without TMPDIR nothing looks at the session's own directory before
+        config.env.remove("TMPDIR");
+        let planted = std::path::Path::new(dir).join("planted-home");
+        std::os::unix::fs::symlink(&home, &planted).expect("a link");
+        config.fence.write.push(planted.clone());
+        config.fence.read.push(planted.join("key"));
+        assert_eq!(Session::start(&config).end(b"").good(), "13\n13\nNone\nNone", "{}", planted.display());
+        assert!(!home.join("new").exists());
+    }
 }
 
 fn a_plain_user_needs_nothing(_: &World) {

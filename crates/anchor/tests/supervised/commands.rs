@@ -11,6 +11,7 @@ pub const TESTS: &[Test] = &[
     ("ways_to_spawn", ways_to_spawn),
     ("deaths_by_signal", deaths_by_signal),
     ("a_megabyte_of_arguments", a_megabyte_of_arguments),
+    ("what_is_too_long_leaves_nothing_behind", what_is_too_long_leaves_nothing_behind),
     ("twenty_megabytes_byte_for_byte", twenty_megabytes_byte_for_byte),
     ("a_closed_pipe_ends_its_writer", a_closed_pipe_ends_its_writer),
     ("a_child_that_holds_stdout_does_not_hide_the_end", a_child_that_holds_stdout_does_not_hide_the_end),
@@ -116,6 +117,46 @@ try: subprocess.run(['sh','-c','exit','a'*200000])
 except OSError as e: print(e.errno)",
     );
     assert_eq!(out.good(), "['10', '100000', '1000009']\n7");
+}
+
+fn what_is_too_long_leaves_nothing_behind(world: &World) {
+    // a caller whose exec failed goes on with the descriptors it had
+    let out = world.python(
+        "import ctypes,resource
+resource.setrlimit(resource.RLIMIT_STACK,(8<<20,resource.getrlimit(resource.RLIMIT_STACK)[1]))
+fds=lambda: sorted(os.listdir('/proc/self/fd'))
+before=fds()
+def fails(what,argv,env):
+    try: os.execve('/bin/true',argv,env)
+    except OSError as e: print(what,e.errno,fds()==before)
+fails('an argument',['true','a'*(128<<10)],{})
+fails('a variable',['true'],{'FROM_CLI':'v'*(128<<10)})
+fails('arguments',['true']+['a'*1000]*2200,{})
+fails('variables',['true'],{'V%d'%i:'v'*1000 for i in range(2200)})
+fails('pointers',['true']+['']*(256<<10),{})
+text=ctypes.c_char_p(b'a'*100000); same=(ctypes.c_char_p*32)(text,*[text]*30,None)
+libc=ctypes.CDLL(None,use_errno=True)
+print('one string',libc.execve(b'/bin/true',same,None),ctypes.get_errno(),fds()==before)
+bad=(ctypes.c_void_p*2)(8,None)
+for argv,env in ((ctypes.c_void_p(8),None),(bad,None),(None,bad)):
+    print('nowhere',libc.execve(b'/bin/true',argv,env),ctypes.get_errno(),fds()==before)
+# around the kernel's own limit, which is a quarter of the stack's: here it either begins or leaves nothing
+ends=[]
+for more in range(-48,49,4):
+    words=['true']+['a'*99990]*20
+    rest=(2<<20)-sum(len(w)+9 for w in words)-len('/dev/fd/9')-1-9
+    pid=os.fork()
+    if pid==0:
+        try: os.execve('/bin/true',words+['b'*(rest+more)],{})
+        except OSError as e: os._exit(7 if e.errno==7 and fds()==before else 8)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))
+first=ends.index(7)
+# it is the box, with variables of its own, that finds the longest ones too long
+print(set(ends[:first])<={0,126}, set(ends[first:]), 0<first<len(ends))",
+    );
+    let errors = "an argument 7 True\na variable 7 True\narguments 7 True\nvariables 7 True\npointers 7 True\n\
+                  one string -1 7 True\nnowhere -1 14 True\nnowhere -1 14 True\nnowhere -1 14 True\nTrue {7} True";
+    assert_eq!(out.good(), errors);
 }
 
 fn twenty_megabytes_byte_for_byte(world: &World) {

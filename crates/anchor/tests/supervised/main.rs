@@ -1,7 +1,12 @@
 //! The supervisor with real programs in place of the CLI and a real container in place of the box.
 //!
 //! This one program is the tests, the supervisor (`supervisor`), and the guest in the container (`guest`).
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and clippy does not see that this is one")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, and clippy does not see that this is one"
+)]
 
 #[path = "../../../../tests/support/agent.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
@@ -10,12 +15,16 @@ mod agent;
 mod container;
 #[path = "../../../../tests/support/listed.rs"]
 mod listed;
+#[path = "../../../../tests/provider/mod.rs"]
+mod provider;
 
 mod borders;
 mod claude;
 mod commands;
 mod ends;
+mod refusals;
 mod shell;
+mod stops;
 mod world;
 
 use std::process::ExitCode;
@@ -38,7 +47,8 @@ fn main() -> ExitCode {
         Some("guest") => return hmz_guest::main(args),
         _ => {}
     }
-    let tests: Vec<Test> = [commands::TESTS, borders::TESTS, ends::TESTS, shell::TESTS, claude::TESTS].concat();
+    let tests: Vec<Test> =
+        [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, stops::TESTS, claude::TESTS].concat();
     let is_near = |test: &&Test| NEAR_ALONE.contains(&test.0);
     // each name is made once, and is needed to the end
     let far = tests.iter().filter(|test| !is_near(test)).map(|(name, test)| (&*format!("{FAR}{name}").leak(), (true, *test)));

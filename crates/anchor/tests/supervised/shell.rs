@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[
     ("exec_bounds_what_it_keeps", exec_bounds_what_it_keeps),
     ("shell_without_a_terminal", shell_without_a_terminal),
     ("shell_on_a_terminal", shell_on_a_terminal),
+    ("a_box_without_terminals_gets_one_of_ours", a_box_without_terminals_gets_one_of_ours),
     ("what_a_command_costs", what_a_command_costs),
 ];
 
@@ -92,10 +93,39 @@ fn shell_without_a_terminal(world: &World) {
     assert_eq!(out.status.code(), Some(99));
 }
 
-fn shell_on_a_terminal(world: &World) {
-    // a terminal needs a session of its own around it, which python makes
+/// Runs a python program that is told our program and the box's address; a terminal needs a session of its own around
+/// it, which python makes.
+fn around(world: &World, script: &str) -> String {
     let exe = std::env::current_exe().expect("our path");
+    let place = serde_json::to_string(&world.place).expect("JSON");
+    let mut child = Command::new("/usr/bin/python3");
+    let mut child = child.args(["-c", script]).arg(exe).arg(place).stdout(Stdio::piped()).spawn().expect("python");
+    let out = reading(child.stdout.take().expect("a pipe")).recv_timeout(LIMIT);
+    if out.is_err() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    String::from_utf8(out.expect("it ends")).expect("text").trim_end().to_owned()
+}
+
+fn a_box_without_terminals_gets_one_of_ours(_: &World) {
+    let world = World::with(0, "bare", &[]);
+    docker(&["exec", &world.container, "rm", "/dev/ptmx"]);
+    let script = "
+import pty,os,sys
+pid,fd=pty.fork()
+if pid==0: os.execv(sys.argv[1],[sys.argv[1],'run-shell',sys.argv[2],'tty','sh','-c','test -t 0 && tty; hostname'])
+got=b''
+try:
+    while more:=os.read(fd,4096): got+=more
+except OSError: pass
+print(got.split(), os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))";
+    assert_eq!(around(&world, script), "[b'not', b'a', b'tty', b'thebox'] 0");
+}
+
+fn shell_on_a_terminal(world: &World) {
     let script = r#"
+import re
 pid,fd=pty.fork()
 if pid==0:
     size(0,30,90)
@@ -105,12 +135,19 @@ run(b"PS1='rea''dy> '")
 got=run(b"test -t 0 && echo is'a'tty; hostname; stty size")
 print(b'isatty' in got, b'thebox' in got, b'30 90' in got)
 print(bool(termios.tcgetattr(fd)[3] & termios.ICANON))
+# it has a name in the box, by which it is found there, and other programs' terminals come from the same place
+got=run(b"tty; python3 -c 'import os; print(os.ttyname(0))'; echo by-name >$(tty); script -qc tty /dev/null")
+print(len(re.findall(rb'(?<=[\r\n])/dev/pts/\d+\r',got)), b'\nby-name\r' in got)
 size(fd,31,91)
 end=time.time()+110
 while b'31 91' not in run(b'stty size'): assert time.time()<end
 print('resized')
 os.write(fd,job); until(b'start'); os.write(fd,b'\x03'); until(b'ready> ')
 print(b'rc=130' in run(b'echo rc=$?'))
+os.write(fd,job); until(b'start'); os.write(fd,b'\x1a'); until(b'ready> ')
+print(b'Stopped' in run(b'jobs'))
+# a shell with a stopped job wants to be told twice
+os.write(fd,b'exit 8\n'); until(b'ready> ')
 os.write(fd,b'exit 9\n')
 try:
     while os.read(fd,4096): pass
@@ -124,17 +161,7 @@ end=time.time()+110
 while termios.tcgetattr(b)==before and time.time()<end: time.sleep(0.01)
 os.kill(pid,15); print(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]), termios.tcgetattr(b)==before)
 "#;
-    let place = serde_json::to_string(&world.place).expect("JSON");
-    let mut child = Command::new("/usr/bin/python3");
-    let mut child =
-        child.args(["-c", &[TERMINAL, script].concat()]).arg(exe).arg(place).stdout(Stdio::piped()).spawn().expect("python");
-    let out = reading(child.stdout.take().expect("a pipe")).recv_timeout(LIMIT);
-    if out.is_err() {
-        let _ = child.kill();
-    }
-    let _ = child.wait();
-    let out = String::from_utf8(out.expect("it ends")).expect("text");
-    assert_eq!(out.trim_end(), "True True True\nFalse\nresized\nTrue\n9\n143 True");
+    assert_eq!(around(world, &[TERMINAL, script].concat()), "True True True\nFalse\n3 True\nresized\nTrue\nTrue\n9\n143 True");
 }
 
 /// Prints, and asserts nothing about time.

@@ -33,15 +33,20 @@ fn stream(container: &str) -> StreamLink {
 impl World {
     /// A box and directories of user `uid`.
     pub fn new(uid: u32) -> Self {
-        Self::make(uid, false)
+        Self::with(uid, "box", &[])
+    }
+
+    /// The same, whose container gets these options too; `kind` sets its name apart from the others'.
+    pub fn with(uid: u32, kind: &str, options: &[&str]) -> Self {
+        Self::make(uid, kind, options, false)
     }
 
     /// The same, reached over a stream alone.
     pub fn far(uid: u32) -> Self {
-        Self::make(uid, true)
+        Self::make(uid, "far", &[], true)
     }
 
-    fn make(uid: u32, far: bool) -> Self {
+    fn make(uid: u32, kind: &str, options: &[&str], far: bool) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-anchor-").tempdir_in("/var/tmp").expect("a directory");
         let own = |path: &Path| std::os::unix::fs::chown(path, Some(uid), Some(uid)).expect("an owner");
         let sub = |name: &str| {
@@ -57,13 +62,14 @@ impl World {
         let exe = dir.path().join("hmz");
         std::fs::copy(std::env::current_exe().expect("our path"), &exe).expect("a copy");
         own(dir.path());
-        let name = format!("hmz-test-anchor-{}-{uid}-{far}", std::process::id());
+        let name = format!("hmz-test-anchor-{}-{uid}-{kind}", std::process::id());
         let mounts = [format!("{workdir}:{workdir}"), format!("{scratch}:{scratch}"), format!("{run}:/.hmz/run")];
         let mounts = if far { &mounts[..2] } else { &mounts[..] };
         let program = format!("{}:/.hmz/hmz:ro", exe.display());
         let user = format!("{uid}:{uid}");
         let mut args = vec!["run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--user", &user, "--hostname", "thebox"];
         args.extend(["--security-opt", "no-new-privileges", "-e", "BOX_OWN=1", "-v", &program]);
+        args.extend(options);
         args.extend(mounts.iter().flat_map(|mount| ["-v", mount.as_str()]));
         if far {
             args.extend(["--tmpfs", "/.hmz/run"]);

@@ -2,9 +2,12 @@
 //!
 //! The lock is the container of one fixed name: whoever creates it is inside. A holder that stalls loses it to whoever
 //! takes over, notices because the lock is no longer the one it made, and starts over; a hold is only ever made before
-//! that check, so whoever comes after sees it.
+//! that check, so whoever comes after sees it. A lock is taken over once it is old, or at once when its holder was a
+//! process of this machine and has ended. What such a holder had asked of the daemon may still come to be: a hold, for
+//! which no box is started before its environment is admitted anew.
 
 use super::api::{Answer, Fault, encoded};
+use super::holder::Holder;
 use super::labels::{self, Listed};
 use super::session::Session;
 use super::{capacity, empty_image, names};
@@ -219,7 +222,8 @@ async fn take_lock(session: &Session<'_>, began: Instant) -> Result<String, Driv
             Ok(answer) => {
                 let there = Listed::of_inspect(&answer.json).filter(|l| l.purpose == Purpose::Lock);
                 let there = there.ok_or_else(|| session.foreign(names::LOCK))?;
-                if there.age(answer.now) >= session.limits.lock_stale {
+                let is_gone = there.holder.as_ref().is_some_and(Holder::is_gone);
+                if is_gone || there.age(answer.now) >= session.limits.lock_stale {
                     tracing::warn!("taking over an admission lock whose holder on {} is gone", there.host);
                     session.remove_id(&there.id).await?;
                     continue;

@@ -54,7 +54,7 @@ pub struct Answer {
 }
 
 /// A daemon at a socket.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
     socket: PathBuf,
     /// The minor version of the API spoken, from 1.41; `None` before it was asked.
@@ -111,6 +111,27 @@ impl Api {
     /// No answer, or one that says no.
     pub async fn post_tar(&self, path: &str, tar: Bytes) -> Result<Answer, Fault> {
         self.call(Method::POST, path, Some(("application/x-tar", tar))).await
+    }
+
+    /// A PUT of a tar archive.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn put_tar(&self, path: &str, tar: Bytes) -> Result<Answer, Fault> {
+        self.call(Method::PUT, path, Some(("application/x-tar", tar))).await
+    }
+
+    /// A GET of bytes, of which at most the first `limit` are read; and whether those are all.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn get_bytes(&self, path: &str, limit: usize) -> Result<(Vec<u8>, bool), Fault> {
+        let path = self.versioned(path);
+        self.within(async {
+            let response = checked(self.send(Method::GET, &path, None, &[]).await?).await?;
+            first(response.into_body(), limit).await
+        })
+        .await
     }
 
     /// A DELETE.
@@ -266,18 +287,27 @@ async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Fau
     Err(Fault::Said(status.as_u16(), if words.is_empty() { status.to_string() } else { words }))
 }
 
-async fn whole(mut body: Incoming) -> Result<Vec<u8>, Fault> {
+async fn whole(body: Incoming) -> Result<Vec<u8>, Fault> {
+    match first(body, MAX_ANSWER).await? {
+        (bytes, true) => Ok(bytes),
+        (_, false) => Err(Fault::Silent("its answer is too long".into())),
+    }
+}
+
+/// At most the first `limit` bytes, and whether those are all.
+async fn first(mut body: Incoming, limit: usize) -> Result<(Vec<u8>, bool), Fault> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| Fault::Silent(format!("the connection broke: {e}")))?;
-        if let Some(data) = frame.data_ref() {
-            if bytes.len() + data.len() > MAX_ANSWER {
-                return Err(Fault::Silent("its answer is too long".into()));
-            }
-            bytes.extend_from_slice(data);
+        let data = frame.data_ref().map(AsRef::as_ref).unwrap_or_default();
+        let room = limit.saturating_sub(bytes.len());
+        if data.len() > room {
+            bytes.extend(data.iter().take(room));
+            return Ok((bytes, false));
         }
+        bytes.extend_from_slice(data);
     }
-    Ok(bytes)
+    Ok((bytes, true))
 }
 
 fn http_date(text: &str) -> Option<Timestamp> {

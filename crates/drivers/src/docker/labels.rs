@@ -5,17 +5,21 @@
 
 use super::DockerIdentity;
 use super::capacity::Held;
+use super::holder::Holder;
 use super::names;
 use crate::types::{BoxKey, Purpose};
 use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory, labels};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
 
 /// Who is in the critical section: a random word, so that a holder knows its own lock.
 pub const HOLDER: &str = "hmz.holder";
+/// Which process that is; see [`Holder`].
+const PROCESS: &str = "hmz.holder.process";
 
 /// Labels of a box or of its hold.
 pub fn write(
@@ -53,6 +57,9 @@ pub fn write_lock(who: &DockerIdentity, holder: &str) -> Map<String, Value> {
     let mut map = common(who, "lock");
     map.insert(HOLDER.to_owned(), holder.into());
     map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
+    if let Some(process) = Holder::own() {
+        map.insert(PROCESS.to_owned(), process.to_string().into());
+    }
     map
 }
 
@@ -91,6 +98,10 @@ pub struct Listed {
     pub share: Share,
     /// The generation of a hold.
     pub generation: u64,
+    /// The process that made it, of the lock.
+    pub holder: Option<Holder>,
+    /// What is mounted as the guest's binary.
+    pub program: Option<PathBuf>,
     /// Whether labels of ours are on it at all.
     labelled_by_us: bool,
 }
@@ -102,7 +113,10 @@ impl Listed {
         let name = entry.get("Names")?.as_array()?.iter().filter_map(Value::as_str).map(bare).find(|n| !n.contains('/'))?;
         let state = entry.get("State").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
         let created = entry.get("Created").and_then(Value::as_i64).and_then(|s| Timestamp::from_second(s).ok());
-        Some(Self::new(id, name, &state, created, entry.get("Labels").unwrap_or(&Value::Null)))
+        Some(Self {
+            program: program(entry),
+            ..Self::new(id, name, &state, created, entry.get("Labels").unwrap_or(&Value::Null))
+        })
     }
 
     /// Reads an answer of `/containers/NAME/json`; `None` when it has no id or name.
@@ -111,7 +125,8 @@ impl Listed {
         let name = bare(entry.get("Name")?.as_str()?);
         let state = entry.pointer("/State/Status").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
         let created = entry.get("Created").and_then(Value::as_str).and_then(|t| t.parse().ok());
-        Some(Self::new(id, name, &state, created, entry.pointer("/Config/Labels").unwrap_or(&Value::Null)))
+        let labels = entry.pointer("/Config/Labels").unwrap_or(&Value::Null);
+        Some(Self { program: program(entry), ..Self::new(id, name, &state, created, labels) })
     }
 
     fn new(id: &str, name: &str, state: &str, created: Option<Timestamp>, map: &Value) -> Self {
@@ -161,6 +176,8 @@ impl Listed {
             provider,
             share,
             generation,
+            holder: text(PROCESS).and_then(|t| t.parse().ok()),
+            program: None,
             labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
         }
     }
@@ -218,6 +235,13 @@ pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provi
 /// Whether two keys mean the same box: by uid and incarnation, of one instance.
 pub fn same(a: &BoxKey, b: &BoxKey) -> bool {
     a.uid == b.uid && a.incarnation == b.incarnation && a.instance == b.instance
+}
+
+/// What a container has mounted as the guest's binary.
+fn program(entry: &Value) -> Option<PathBuf> {
+    let mounts = entry.get("Mounts")?.as_array()?;
+    let mount = mounts.iter().find(|m| m.get("Destination").and_then(Value::as_str) == Some(hmz_wire::GUEST_PROGRAM))?;
+    mount.get("Source")?.as_str().map(PathBuf::from)
 }
 
 fn bare(name: &str) -> &str {

@@ -3,7 +3,7 @@
 use super::api::{Fault, encoded};
 use super::labels::Listed;
 use super::session::Session;
-use super::{admission, container, image, names};
+use super::{account, admission, container, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -52,6 +52,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
                 _ if there.runs() => *adopted = true,
                 "created" => {
                     has_workdir(session, spec).await?;
+                    account::write(session, &there.id).await?;
                     run(session, spec, &there.id).await?;
                 }
                 _ => {
@@ -67,11 +68,13 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         has_workdir(session, spec).await?;
         let Some(id) = create(session, spec, &name).await? else { continue };
         failpoint::pass("docker.created");
+        let (held, written) = tokio::join!(session.of_key(&spec.key), account::write(session, &id));
         // from here on the box itself counts; before, its hold has to have counted
-        let (listed, now) = session.of_key(&spec.key).await?;
+        let (listed, now) = held?;
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
             return Err(admission::aged_out(session, &spec.key));
         }
+        written?;
         // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
         let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
         began?;
@@ -181,6 +184,7 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
             share: one.share,
             state,
             created: one.created,
+            program: one.program,
         }))
     });
     looked.buffered(TOGETHER).try_filter_map(|one| async { Ok(one) }).try_collect().await

@@ -5,30 +5,47 @@ use super::capacity::Total;
 use super::labels::Listed;
 use super::{DockerIdentity, Limits, labels};
 use crate::error::DriverError;
-use crate::types::{BoxKey, Target};
+use crate::types::{BoxKey, Facts, Target};
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long what a daemon said of its machine is good for. `/info` is by far its slowest answer, and several pieces of one
-/// start need it.
+/// How long what a daemon said of its machine is good for. `/info` is by far its slowest answer: it starts other programs to
+/// ask them for their versions. Several pieces of one start need it, and every event of a container has the runtime looked at.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// What a daemon says of itself that no container changes.
-#[derive(Debug, Clone, Copy)]
+/// What a daemon said of itself that no container changes.
+#[derive(Debug, Clone)]
 pub struct Machine {
-    cpus: Cpus,
-    memory: Memory,
-    rootless: bool,
+    facts: Facts,
     learned: Instant,
 }
 
 impl Machine {
-    fn of(info: &Value) -> Self {
+    fn of(info: &Value, endpoint: String) -> Self {
+        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
         let (cpus, memory) = machine(info);
-        Self { cpus, memory, rootless: super::is_rootless(info), learned: Instant::now() }
+        let runtimes = info.get("Runtimes").and_then(Value::as_object);
+        let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        runtimes.sort();
+        let facts = Facts {
+            version: text("ServerVersion").to_owned(),
+            cpus,
+            memory,
+            rootless: super::is_rootless(info),
+            runtimes,
+            endpoint,
+            now: text("SystemTime").parse().ok(),
+        };
+        Self { facts, learned: Instant::now() }
+    }
+
+    /// The facts, with the daemon's clock gone on since.
+    fn now(mut self) -> Facts {
+        self.facts.now = self.facts.now.and_then(|then| then.checked_add(self.learned.elapsed()).ok());
+        self.facts
     }
 }
 
@@ -79,11 +96,8 @@ impl Session<'_> {
         id.map(str::to_owned).ok_or_else(|| self.fault(Fault::Silent("its answer has no container id".into())))
     }
 
-    /// What `/info` says.
-    ///
-    /// # Errors
-    /// The daemon does not answer or is itself in trouble.
-    pub async fn info(&self) -> Result<Value, DriverError> {
+    /// What `/info` says now.
+    async fn info(&self) -> Result<Machine, DriverError> {
         let info = self.api.get("/info").await.map_err(|f| match f {
             Fault::Said(_, words) => unreachable(&self.at(), &self.api, &words),
             silent @ Fault::Silent(_) => self.fault(silent),
@@ -92,18 +106,26 @@ impl Session<'_> {
         if let Some(first) = errors.iter().find_map(Value::as_str) {
             return Err(unreachable(&self.at(), &self.api, first));
         }
-        let learned = Machine::of(&info.json);
-        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned);
-        Ok(info.json)
+        let learned = Machine::of(&info.json, self.api.address());
+        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned.clone());
+        Ok(learned)
     }
 
     /// What it said of its machine a moment ago, or says now.
     async fn machine(&self) -> Result<Machine, DriverError> {
-        let known = *self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.filter(|machine| machine.learned.elapsed() < FRESH) {
-            return Ok(known);
+        let known = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known.filter(|machine| machine.learned.elapsed() < FRESH) {
+            Some(known) => Ok(known),
+            None => self.info().await,
         }
-        Ok(Machine::of(&self.info().await?))
+    }
+
+    /// What the daemon has, as of a moment ago at most.
+    ///
+    /// # Errors
+    /// The daemon does not answer or is itself in trouble.
+    pub async fn facts(&self) -> Result<Facts, DriverError> {
+        Ok(self.machine().await?.now())
     }
 
     /// Whether the daemon runs without root.
@@ -111,7 +133,7 @@ impl Session<'_> {
     /// # Errors
     /// The daemon does not answer.
     pub async fn is_rootless(&self) -> Result<bool, DriverError> {
-        Ok(self.machine().await?.rootless)
+        Ok(self.machine().await?.facts.rootless)
     }
 
     /// What the runtime hands out: what was saved, else what the daemon has.
@@ -124,7 +146,7 @@ impl Session<'_> {
         if let (Some(cpus), Some(memory)) = (spec.cpus, spec.memory) {
             return Ok(Total { cpus, memory, containers });
         }
-        let Machine { cpus, memory, .. } = self.machine().await?;
+        let Facts { cpus, memory, .. } = self.machine().await?.facts;
         Ok(Total { cpus: spec.cpus.unwrap_or(cpus), memory: spec.memory.unwrap_or(memory), containers })
     }
 
@@ -193,7 +215,7 @@ impl Session<'_> {
 }
 
 /// CPUs and memory of the machine.
-pub fn machine(info: &Value) -> (Cpus, Memory) {
+fn machine(info: &Value) -> (Cpus, Memory) {
     let number = |name: &str| info.get(name).and_then(Value::as_u64).unwrap_or(0);
     (Cpus::whole(number("NCPU")), Memory::from_bytes(number("MemTotal")))
 }

@@ -121,6 +121,49 @@ pub fn docker(args: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
 }
 
+/// Runs a command in a box with the docker command line, as the box's own user; what it says, or how it ended.
+pub fn exec(id: &str, command: &str) -> Result<String, String> {
+    let out = Command::new("docker").args(["exec", id, "sh", "-c", command]).output().expect("the docker command line is needed");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if out.status.success() { Ok(said(&out.stdout)) } else { Err(format!("{} {}", said(&out.stdout), said(&out.stderr))) }
+}
+
+/// An image made by a Dockerfile; it goes with the value.
+pub struct Image(pub String);
+
+impl Image {
+    pub fn new(dockerfile: &str) -> Self {
+        use std::io::Write as _;
+        let name = format!("hmz-test-{}:1", Uuid::new_v4().simple());
+        let mut build = Command::new("docker")
+            .args(["build", "-q", "-t", &name, "-"])
+            .env("DOCKER_BUILDKIT", "0")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("the docker command line is needed");
+        build.stdin.take().expect("it is piped").write_all(dockerfile.as_bytes()).unwrap();
+        assert!(build.wait().unwrap().success(), "{dockerfile}");
+        Self(name)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = Command::new("docker").args(["rmi", "-f", &self.0]).output();
+    }
+}
+
+/// What the lock of a process says of it.
+pub fn mark(pid: u32) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let start = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().to_owned();
+    format!("{}/{namespace}/{pid}:{start}", boot.trim())
+}
+
 /// One field of `docker inspect`.
 pub fn inspect(name: &str, format: &str) -> String {
     docker(&["inspect", "--format", format, name])

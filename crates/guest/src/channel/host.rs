@@ -347,7 +347,8 @@ impl Host {
             }
             FromGuest::Empty { id } => Tell::Empty { id },
             FromGuest::Programs(names) => Tell::Programs(names),
-            FromGuest::Pong(_) => return Ok(()),
+            // never asked for
+            FromGuest::Pong(_) | FromGuest::Terminal | FromGuest::NoTerminal(_) => return Ok(()),
         };
         self.tell(&tell)
     }

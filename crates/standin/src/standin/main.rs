@@ -30,6 +30,7 @@ mod nr {
     pub const GETCWD: usize = 79;
     pub const UMASK: usize = 95;
     pub const GETSID: usize = 124;
+    pub const RT_SIGPENDING: usize = 127;
     pub const SETRLIMIT: usize = 160;
     pub const GETDENTS64: usize = 217;
     pub const EXIT_GROUP: usize = 231;
@@ -50,6 +51,8 @@ const SIGCONT: u32 = 18;
 const SIGTSTP: u32 = 20;
 const SIGTTIN: u32 = 21;
 const SIGTTOU: u32 = 22;
+/// The signals that stop a process and can be held back.
+const STOPS: [u32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
 
 macro_rules! call {
     ($nr:expr $(, $arg:expr)*) => {{
@@ -224,8 +227,8 @@ fn descriptors(socket: i32, fds: &mut [i32; MAX_FDS]) -> usize {
     count
 }
 
-/// Sends everything; exits when the supervisor is gone.
-fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
+/// Sends everything; whether there was somebody to hear it.
+fn send_all(socket: i32, mut at: *const u8, mut len: usize) -> bool {
     while len > 0 {
         let sent = call!(nr::SENDTO, socket, at, len, MSG_NOSIGNAL, 0, 0);
         match sent {
@@ -234,9 +237,10 @@ fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
                 len -= n as usize;
             }
             -4 => {}
-            _ => die(SIGKILL),
+            _ => return false,
         }
     }
+    true
 }
 
 /// Called with the stack as the kernel left it: argc, argv, 0, envp, 0, auxv.
@@ -286,26 +290,29 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     let mut cwd = MaybeUninit::<[u8; MAX_CWD]>::uninit();
     let got = call!(nr::GETCWD, cwd.as_mut_ptr(), MAX_CWD);
     hello.cwd_len = if got > 1 { got as u32 - 1 } else { 0 };
-    introduce(socket, &hello);
-    send_all(socket, cwd.as_ptr().cast(), hello.cwd_len as usize);
-    send_all(socket, argv0 as *const u8, name - argv0);
+    introduce(socket, &hello, cwd.as_ptr().cast(), argv0 as *const u8);
     if socket > 0 {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
     call!(nr::CLOSE_RANGE, socket + 1, u32::MAX, 0);
-    attend(socket, ignored)
+    attend(socket, ignored | blocked)
 }
 
-/// Sends the hello with the descriptors.
-fn introduce(socket: i32, hello: &Hello) {
+/// Sends the hello with the descriptors, the directory and the strings: at once when there is room, so that the supervisor
+/// is woken once.
+fn introduce(socket: i32, hello: &Hello, cwd: *const u8, block: *const u8) {
     let nfds = hello.nfds as usize;
     let control = Control { len: 16 + 4 * nfds, level: 1, kind: 1, fds: hello.fds };
-    let iov = Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() };
+    let parts = [
+        Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() },
+        Iov { base: cwd, len: hello.cwd_len as usize },
+        Iov { base: block, len: hello.block_len as usize },
+    ];
     let message = Message {
         name: 0,
         name_len: 0,
-        iov: &raw const iov,
-        iov_len: 1,
+        iov: parts.as_ptr(),
+        iov_len: parts.len(),
         control: addr_of!(control).cast(),
         control_len: if nfds == 0 { 0 } else { control.len },
         flags: 0,
@@ -314,7 +321,14 @@ fn introduce(socket: i32, hello: &Hello) {
     if sent <= 0 {
         die(SIGKILL);
     }
-    send_all(socket, iov.base.wrapping_add(sent as usize), iov.len - sent as usize);
+    let mut sent = sent as usize;
+    for part in &parts {
+        let done = if sent < part.len { sent } else { part.len };
+        sent -= done;
+        if !send_all(socket, part.base.wrapping_add(done), part.len - done) {
+            die(SIGKILL);
+        }
+    }
 }
 
 /// A session leader gives its terminal up, for the command to take it as its own. Returns the descriptor's number, or -1.
@@ -338,20 +352,29 @@ fn give_up_terminal(fds: &[i32]) -> i32 {
     -1
 }
 
-/// Forwards signals and waits for the verdict.
-fn attend(socket: i32, ignored: u64) -> ! {
-    let all = !0u64;
-    let signals = call!(nr::SIGNALFD4, -1isize, &raw const all, 8, 0o2_000_000) as i32;
+/// Forwards signals and waits for the verdict. `unheeded` are those the command ignores or holds back.
+fn attend(socket: i32, unheeded: u64) -> ! {
+    let stops = STOPS.into_iter().fold(0, |set, signal| set | bit(signal)) & !unheeded;
+    let others = !stops;
+    // neither blocks: a signal can go again, taken away by one that follows it
+    let heard = |set: &u64| call!(nr::SIGNALFD4, -1isize, &raw const *set, 8, 0o2_004_000) as i32;
+    let (signals, stopping) = (heard(&others), heard(&stops));
     loop {
-        let mut polled = [PollFd { fd: socket, events: 1, revents: 0 }, PollFd { fd: signals, events: 1, revents: 0 }];
-        if call!(nr::POLL, polled.as_mut_ptr(), 2, -1isize) < 0 {
+        let wait = |fd| PollFd { fd, events: 1, revents: 0 };
+        let mut polled = [wait(socket), wait(signals), wait(stopping)];
+        if call!(nr::POLL, polled.as_mut_ptr(), polled.len(), -1isize) < 0 {
             continue;
         }
         if polled[1].revents != 0 {
             let mut info = [0u32; 32];
             if call!(nr::READ, signals, info.as_mut_ptr(), 128) == 128 {
-                forward(socket, info[0], ignored);
+                forward(socket, info[0]);
             }
+        }
+        if polled[2].revents != 0
+            && let Some(signal) = STOPS.into_iter().find(|&signal| pending() & stops & bit(signal) != 0)
+        {
+            stop(socket, signal);
         }
         if polled[0].revents != 0 {
             let verdict = hear(socket);
@@ -385,15 +408,34 @@ fn hear(socket: i32) -> Verdict {
     verdict
 }
 
-/// Forwards one signal; one that stops stops us as well, where the kernel would have stopped the command.
-fn forward(socket: i32, signal: u32, ignored: u64) {
+/// Forwards one signal. A supervisor that has told the end, or is gone, is heard of next.
+fn forward(socket: i32, signal: u32) {
     send_all(socket, (&raw const signal).cast(), 4);
-    if matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU) && ignored & (1 << (signal - 1)) == 0 {
-        disposition(signal, 0);
-        call!(nr::KILL, call!(nr::GETPID), signal);
-        let open = !(1u64 << (signal - 1));
-        let all = !0u64;
-        call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const open, 0, 8);
-        call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, 0, 8);
+}
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Bits of the signals that came and are held back.
+fn pending() -> u64 {
+    let mut set = 0u64;
+    call!(nr::RT_SIGPENDING, &raw mut set, 8);
+    set
+}
+
+/// Has the command stopped, and lets the signal stop us as the kernel would have stopped the command.
+///
+/// It is never taken out of what came: a SIGCONT that follows it at once takes it away, and then nothing stops. Nor does
+/// anything where our group is an orphan's; then the command goes on as well.
+fn stop(socket: i32, signal: u32) {
+    forward(socket, signal);
+    let open = !bit(signal);
+    let all = !0u64;
+    call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const open, 0, 8);
+    call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, 0, 8);
+    // what goes on after a stop was told to, and that is still to be forwarded
+    if pending() & bit(SIGCONT) == 0 {
+        forward(socket, SIGCONT);
     }
 }
