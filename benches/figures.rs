@@ -30,6 +30,8 @@ mod ready;
 mod rounds;
 #[path = "figures/session.rs"]
 mod session;
+#[path = "figures/settings.rs"]
+mod settings;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/verbs.rs"]
@@ -55,6 +57,7 @@ const PARTS: [Part; 8] = [
     ("files", files::measure),
     ("output", output::measure),
     ("verbs", verbs::measure),
+    ("settings", settings::measure),
     ("idle", idle::measure),
 ];
 
