@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 
 #[test]
 fn ends_and_failures_are_exact() {
-    let it = Far::start("busybox:latest", 1234, 0);
+    let it = Far::start("busybox:latest", 1234);
     let client = it.client();
     assert_eq!(client.welcome().uid, 1234);
     assert_eq!(prints(&client, sh("id -u; echo $HMZ_OWN")), "1234\nbox");

@@ -1,11 +1,13 @@
 //! Streams that are cut: gone on with within the window, lost beyond it, and never taken for a good end.
 
 use crate::harness::{LIMIT, docker, event, eventually, prints, sh, words};
-use crate::world::{Far, WINDOW_MS, end, kill, on_pipes};
+use crate::world::{Far, WINDOW_MS, end, kill, on_pipes, try_on_pipes};
 use hmz_api::link::{Dial, StreamLink};
-use hmz_wire::{Client, CommandEvent, Status};
+use hmz_wire::{Client, Command, CommandEvent, Status};
 use nix::sys::signal::Signal;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
 
 /// Short, where it is to be over.
 const SHORT_MS: u64 = 3_000;
@@ -19,6 +21,35 @@ fn cut(it: &Far, words: &str) {
     for pid in relays {
         kill(pid, Signal::SIGKILL);
     }
+}
+
+/// A session whose window is short, with a command that runs in it and has said so: `script` begins with `echo up`. A machine
+/// that stands still loses such a session before that, and another is begun.
+fn in_a_short_window(it: &Far, script: &str) -> (Client, Command, BufReader<File>) {
+    let mut found = None;
+    eventually("a session that lasts long enough", || {
+        let Ok(client) = it.try_client(it.link(SHORT_MS).expect("a link"), None) else { return false };
+        let Some((command, _input, out, _err)) = try_on_pipes(&client, sh(script)) else { return false };
+        let mut out = BufReader::new(out);
+        let mut line = String::new();
+        let up = out.read_line(&mut line).is_ok_and(|_| line == "up\n") && event(&command) == CommandEvent::Started;
+        if up {
+            found = Some((client, command, out));
+        }
+        up
+    });
+    found.expect("a session")
+}
+
+/// Has no further stream be opened, and cuts the one of the moment and one that is just being opened, until it shows.
+fn cut_until(it: &Far, mut shows: impl FnMut() -> bool) {
+    std::fs::write(it.barrier(), "").expect("a file");
+    eventually("the session is lost", || {
+        for pid in it.pids(RELAY) {
+            kill(pid, Signal::SIGKILL);
+        }
+        shows()
+    });
 }
 
 /// Sends and receives while the stream is cut again and again; every byte arrives once.
@@ -40,7 +71,7 @@ fn bytes_survive(it: &Far, client: &Client, mut cut: impl FnMut()) {
     assert_eq!(end(&command), CommandEvent::Exited(Status::Exited(0), false));
     assert_eq!(out.read(&mut [0]).expect("the end"), 0);
     assert_eq!(prints(client, sh("echo on")), "on");
-    assert_eq!(it.others(), Vec::<String>::new());
+    eventually("nothing else is left", || it.others().is_empty());
 }
 
 #[test]
@@ -84,14 +115,13 @@ fn a_relay_that_stands_still_is_left() {
 #[test]
 fn a_cut_for_longer_than_the_window_is_a_loss() {
     let it = Far::new();
-    let client = it.try_client(it.link(SHORT_MS).expect("a link"), None).expect("the guest");
-    let (command, _input, out, _err) = on_pipes(&client, sh("echo up; sleep 1000 & exec sleep 1000"));
-    let mut out = BufReader::new(out);
-    out.read_line(&mut String::new()).expect("up");
-    assert_eq!(event(&command), CommandEvent::Started);
-    std::fs::write(it.barrier(), "").expect("a file");
-    cut(&it, RELAY);
-    assert_eq!(event(&command), CommandEvent::Lost);
+    let (client, command, mut out) = in_a_short_window(&it, "echo up; sleep 1000 & exec sleep 1000");
+    let mut said = None;
+    cut_until(&it, || {
+        said = command.next_within(Duration::from_millis(10));
+        said.is_some()
+    });
+    assert_eq!(said, Some(CommandEvent::Lost));
     assert!(client.spawn(sh("true"), &[]).is_err());
     client.wait_lost();
     // its output ends as well
@@ -104,10 +134,7 @@ fn a_cut_for_longer_than_the_window_is_a_loss() {
 #[test]
 fn a_box_that_stands_still_is_a_loss() {
     let it = Far::new();
-    let client = it.try_client(it.link(SHORT_MS).expect("a link"), None).expect("the guest");
-    let (command, _input, out, _err) = on_pipes(&client, sh("echo up; sleep 1000; exit 0"));
-    BufReader::new(out).read_line(&mut String::new()).expect("up");
-    assert_eq!(event(&command), CommandEvent::Started);
+    let (_client, command, _out) = in_a_short_window(&it, "echo up; sleep 1000; exit 0");
     docker(&["pause", &it.name]);
     let lost = command.next_within(LIMIT);
     docker(&["unpause", &it.name]);
@@ -118,10 +145,7 @@ fn a_box_that_stands_still_is_a_loss() {
 #[test]
 fn a_box_that_is_gone_is_a_loss() {
     let it = Far::new();
-    let client = it.try_client(it.link(SHORT_MS).expect("a link"), None).expect("the guest");
-    let (command, _input, out, _err) = on_pipes(&client, sh("echo up; sleep 1000; exit 0"));
-    BufReader::new(out).read_line(&mut String::new()).expect("up");
-    assert_eq!(event(&command), CommandEvent::Started);
+    let (_client, command, _out) = in_a_short_window(&it, "echo up; sleep 1000; exit 0");
     docker(&["rm", "-f", &it.name]);
     assert_eq!(event(&command), CommandEvent::Lost);
 }
@@ -130,12 +154,8 @@ fn a_box_that_is_gone_is_a_loss() {
 fn the_death_of_the_supervisor_ends_all_within_the_window() {
     let it = Far::new();
     // what a supervisor that is killed leaves: a stream that ends without a word
-    let client = it.try_client(it.link(SHORT_MS).expect("a link"), None).expect("the guest");
-    let (_command, _input, out, _err) = on_pipes(&client, sh("echo up; sleep 1000"));
-    BufReader::new(out).read_line(&mut String::new()).expect("up");
-    std::fs::write(it.barrier(), "").expect("a file");
-    cut(&it, RELAY);
-    eventually("nothing is left", || it.others().is_empty() && it.pids("/.hmz/hmz guest").len() == 1);
+    let _session = in_a_short_window(&it, "echo up; sleep 1000");
+    cut_until(&it, || it.others().is_empty() && it.pids("/.hmz/hmz guest").len() == 1);
 }
 
 #[test]

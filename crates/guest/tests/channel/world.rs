@@ -26,15 +26,25 @@ pub struct Far {
 impl Far {
     /// A box whose first process is the guest.
     pub fn new() -> Self {
-        Self::start("busybox:latest", 0, 0)
+        Self::start("busybox:latest", 0)
     }
 
-    pub fn start(image: &str, uid: u32, lease: u32) -> Self {
+    pub fn start(image: &str, uid: u32) -> Self {
+        Self::leased(image, uid, 0).expect("a box without a lease does not end")
+    }
+
+    /// One with a lease of some seconds; `None` when it has ended before it was there.
+    pub fn leased(image: &str, uid: u32, lease: u32) -> Option<Self> {
         let lease = lease.to_string();
         let argv = ["guest", "--socket", "/.hmz/run/g.sock", "--channel", "--lease", &lease];
         let far = Self::container(image, uid, "/.hmz/hmz", &argv, relay_argv(), "--init=false");
-        crate::harness::eventually("the guest's socket", || far.socket_is_there());
-        far
+        let mut gone = false;
+        crate::harness::eventually("the guest's socket", || {
+            let pid = far.pid();
+            gone = pid.is_none();
+            gone || pid.is_some_and(|pid| PathBuf::from(format!("/proc/{pid}/root/.hmz/run/g.sock")).exists())
+        });
+        (!gone).then_some(far)
     }
 
     /// A container that is somebody else's.
@@ -57,9 +67,11 @@ impl Far {
         Self { name, id, dir, argv }
     }
 
-    fn socket_is_there(&self) -> bool {
-        let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &self.name]);
-        PathBuf::from(format!("/proc/{pid}/root/.hmz/run/g.sock")).exists()
+    /// Its first process, here; `None` when the container is gone.
+    pub fn pid(&self) -> Option<u32> {
+        let out = Process::new("docker").args(["inspect", "-f", "{{.State.Pid}}", &self.name]).output();
+        let out = out.expect("the docker command line");
+        String::from_utf8_lossy(&out.stdout).trim().parse().ok().filter(|pid| *pid != 0)
     }
 
     /// The file that ends all ways to the box when it is there.
@@ -112,13 +124,21 @@ pub fn key(byte: u8) -> LinkKey {
     LinkKey::new([byte; 32])
 }
 
-/// Starts it on three pipes; the command, its input and its outputs.
-pub fn on_pipes(client: &Client, mut spawn: Spawn) -> (hmz_wire::Command, File, File, File) {
+/// A command, its input and its outputs.
+type OnPipes = (hmz_wire::Command, File, File, File);
+
+/// Starts it on three pipes.
+pub fn on_pipes(client: &Client, spawn: Spawn) -> OnPipes {
+    try_on_pipes(client, spawn).expect("spawn")
+}
+
+/// The same; `None` when the session is lost.
+pub fn try_on_pipes(client: &Client, mut spawn: Spawn) -> Option<OnPipes> {
     let ((in_theirs, input), (out, out_theirs), (err, err_theirs)) =
         (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
     spawn.fds = vec![0, 1, 2];
-    let command = client.spawn(spawn, &[in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()]).expect("spawn");
-    (command, File::from(OwnedFd::from(input)), File::from(OwnedFd::from(out)), File::from(OwnedFd::from(err)))
+    let command = client.spawn(spawn, &[in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()]).ok()?;
+    Some((command, File::from(OwnedFd::from(input)), File::from(OwnedFd::from(out)), File::from(OwnedFd::from(err))))
 }
 
 /// Events until one that ends it.

@@ -3,7 +3,7 @@
 //! [`frame`] is how it is written, [`mux`] one side of it without any I/O, [`handshake`] how the two ends prove themselves and
 //! find a session again after its stream was cut, `client` the side that works in the box; [`crate::Client`]
 //! is its face. The guest's side is in the guest.
-//! docs/decisions/0007-the-channel.md says why.
+//! docs/decisions/0008-the-channel.md says why.
 
 mod client;
 mod dial;
