@@ -49,7 +49,7 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
