@@ -1,6 +1,6 @@
 //! Commands over a stream are what they are with real descriptors.
 
-use crate::harness::{errno, event, eventually, piped, prints, run, sh, words};
+use crate::harness::{LIMIT, errno, event, eventually, piped, prints, run, sh, words};
 use crate::world::{Far, end, on_pipes};
 use hmz_wire::channel::Size;
 use hmz_wire::{Bytes, CommandEvent, Status};
@@ -105,6 +105,27 @@ fn a_file_has_all_that_was_written_when_the_end_is_told() {
     let command = client.spawn(spawn, &[file.as_fd()]).expect("spawn");
     assert_eq!(end(&command), CommandEvent::Exited(Status::Exited(0), true));
     assert_eq!(std::fs::metadata(&path).expect("a file").len(), 3_000_004);
+}
+
+#[test]
+fn who_hears_of_an_end_may_start_another() {
+    let it = Far::new();
+    let client = it.client();
+    let (sender, events) = std::sync::mpsc::channel();
+    let again = client.clone();
+    let hear = move |event| {
+        if let CommandEvent::Exited(..) = event {
+            let sender = sender.clone();
+            // where events are passed on: nothing of the session is locked
+            again.spawn_heard(sh("exit 1"), &[], move |event| sender.send(event).expect("somebody hears")).expect("another");
+        }
+        sender.send(event).expect("somebody hears");
+    };
+    client.spawn_heard(sh("exit 0"), &[], hear).expect("spawn");
+    for code in [0, 1] {
+        let heard = || events.recv_timeout(LIMIT).expect("an event");
+        assert_eq!([heard(), heard()], [CommandEvent::Started, CommandEvent::Exited(Status::Exited(code), false)]);
+    }
 }
 
 #[test]
