@@ -10,6 +10,8 @@ mod provider;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+#[path = "figures/channel.rs"]
+mod channel;
 #[path = "figures/command.rs"]
 mod command;
 #[path = "figures/files.rs"]
@@ -47,10 +49,11 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
+    ("channel", channel::measure),
     ("files", files::measure),
     ("output", output::measure),
     ("verbs", verbs::measure),

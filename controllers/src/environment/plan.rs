@@ -9,6 +9,7 @@ use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{DefaultRequest, Environment, EnvironmentStatus, RestartPolicy, Run, RuntimeSpec, Share};
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Ending, Target, Want};
 use hmz_wire::SOCKET_NAME;
@@ -170,8 +171,7 @@ pub fn address_of(environment: &Resource<Environment>) -> Option<BoxAddress> {
     Some(BoxAddress {
         environment: environment.metadata.name.clone(),
         used: status.used.as_ref()?.resource_name(),
-        socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?),
-        pid: status.pid?,
+        link: Link::Direct { socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?), pid: status.pid? },
         workdir: status.workdir.clone()?,
         scratch: status.scratch.clone()?,
     })

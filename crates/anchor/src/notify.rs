@@ -11,7 +11,7 @@ use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::session::Sessions;
 use crate::sys::{self, Answer, Notification};
-use hmz_standin::protocol::SOCKET_MARK;
+use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
 use hmz_wire::Client;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -156,8 +156,9 @@ impl Notifier {
                 program
             }
         };
+        let mark = if self.client.is_copied() { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
         // it has not begun to look for the socket; if this could fail, it would not find it, and end
-        let _ = sys::set_peek_off(theirs.as_fd(), SOCKET_MARK + program);
+        let _ = sys::set_peek_off(theirs.as_fd(), mark + program);
         Ok((program, UnixStream::from(ours)))
     }
 }

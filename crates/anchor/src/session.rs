@@ -193,7 +193,7 @@ impl Sessions {
     }
 
     fn spawn(self: &Arc<Self>, one: &Arc<StandIn>, said: Introduction, errors: &Errors) -> Result<u64, AnchorError> {
-        let crossing = self.borders.cross(said.fds)?;
+        let crossing = self.borders.cross(said.fds, self.client.is_copied())?;
         let spawn = Spawn {
             id: 0,
             program: one.target.program.clone(),

@@ -51,9 +51,12 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     drop(theirs);
     let started = start(&config, &policy, (standin, ticket), ours, cli);
     let status = match started {
-        Ok(()) => {
+        Ok(client) => {
             watch(leash, cli)?;
-            wait(cli)
+            let status = wait(cli);
+            tree::sweep();
+            client.finish();
+            status
         }
         Err(e) => {
             let _ = kill(cli, Signal::SIGKILL);
@@ -61,7 +64,6 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
             return Err(e);
         }
     };
-    tree::sweep();
     Ok(status)
 }
 
@@ -72,7 +74,7 @@ fn start(
     (standin, ticket): (OwnedFd, Ticket),
     child: UnixStream,
     cli: Pid,
-) -> Result<(), AnchorError> {
+) -> Result<Client, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
     let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
         Some((Word::Ready(waits), fds)) => fds.into_iter().next().map(|listener| (listener, waits)),
@@ -94,14 +96,14 @@ fn start(
     let client = connect(&config.place)?;
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
     let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec())?;
-    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client, sessions };
+    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client: client.clone(), sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
     mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => leave_streams(),
+        _ => leave_streams().map(|()| client),
     }
 }
 
@@ -122,7 +124,7 @@ pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
     let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"];
     let write = write.into_iter().map(|dir| Bytes::from(dir.as_bytes())).collect();
     let fence = Fence { write, required: true };
-    Ok(Client::connect(Path::new(&place.socket), place.pid, false, Some(fence))?)
+    Ok(Client::open(&place.link, false, Some(fence))?)
 }
 
 /// Forwards signals, and ends everything when the guardian is gone.

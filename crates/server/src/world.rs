@@ -170,9 +170,9 @@ struct GuestProbe;
 #[async_trait]
 impl hmz_controllers::GuestProbe for GuestProbe {
     async fn check(&self, address: &BoxAddress) -> Result<(), String> {
-        let (socket, pid) = (PathBuf::from(&address.socket), address.pid);
+        let link = address.link.clone();
         // it blocks for as long as a guest may take to answer
-        let asked = tokio::task::spawn_blocking(move || hmz_wire::Client::connect(&socket, pid, true, None).map(drop));
+        let asked = tokio::task::spawn_blocking(move || hmz_wire::Client::open(&link, true, None).map(drop));
         match asked.await {
             Ok(answer) => answer.map_err(|e| e.to_string()),
             Err(e) => Err(e.to_string()),

@@ -9,7 +9,7 @@ mod sys;
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::addr_of;
-use protocol::{ALIVE, EMPTY, EXITED, Hello, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, Verdict};
+use protocol::{ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, Verdict};
 use sys::syscall;
 
 /// Numbers of system calls and constants of the kernel's x86_64 interface.
@@ -163,23 +163,25 @@ fn number_of(name: *const u8) -> i32 {
     }
 }
 
-/// The socket to the supervisor: usually the number just below the one the program was executed from.
-fn find_socket(program: i32) -> i32 {
-    let marked = |fd: i32| {
+/// The socket to the supervisor, usually the number just below the one the program was executed from; and its mark.
+fn find_socket(program: i32) -> (i32, i32) {
+    let mark = |fd: i32| {
         let mut value = -1i32;
         let mut len = 4u32;
-        call!(nr::GETSOCKOPT, fd, SOL_SOCKET, SO_PEEK_OFF, &raw mut value, &raw mut len) == 0 && value == SOCKET_MARK + program
+        let got = call!(nr::GETSOCKOPT, fd, SOL_SOCKET, SO_PEEK_OFF, &raw mut value, &raw mut len) == 0;
+        let mark = value.wrapping_sub(program);
+        if got && (mark == SOCKET_MARK || mark == KEEPS_TERMINAL_MARK) { mark } else { 0 }
     };
     let mut fd = program - 1;
     while fd >= 0 {
-        if marked(fd) {
-            return fd;
+        if mark(fd) != 0 {
+            return (fd, mark(fd));
         }
         fd -= 1;
     }
     for fd in program..program + 4096 {
-        if marked(fd) {
-            return fd;
+        if mark(fd) != 0 {
+            return (fd, mark(fd));
         }
     }
     exit(255)
@@ -265,7 +267,7 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, &raw mut blocked, 8);
     let ignored = ignored();
     let program = number_of(name as *const u8);
-    let socket = find_socket(program);
+    let (socket, mark) = find_socket(program);
     let umask = call!(nr::UMASK, 0o077) as u32;
     let mut hello = Hello {
         magic: MAGIC,
@@ -282,7 +284,9 @@ pub extern "C" fn start(stack: *const usize) -> ! {
         fds: [0; MAX_FDS],
     };
     hello.nfds = descriptors(socket, &mut hello.fds) as u32;
-    hello.ctty = give_up_terminal(&hello.fds[..hello.nfds as usize]);
+    if mark == SOCKET_MARK {
+        hello.ctty = give_up_terminal(&hello.fds[..hello.nfds as usize]);
+    }
     let mut cwd = MaybeUninit::<[u8; MAX_CWD]>::uninit();
     let got = call!(nr::GETCWD, cwd.as_mut_ptr(), MAX_CWD);
     hello.cwd_len = if got > 1 { got as u32 - 1 } else { 0 };
