@@ -28,6 +28,8 @@ mod ready;
 mod rounds;
 #[path = "figures/session.rs"]
 mod session;
+#[path = "figures/settings.rs"]
+mod settings;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/verbs.rs"]
@@ -45,13 +47,14 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
     ("files", files::measure),
     ("output", output::measure),
     ("verbs", verbs::measure),
+    ("settings", settings::measure),
     ("idle", idle::measure),
 ];
 

@@ -53,10 +53,10 @@ pub fn kind_or_name(text: &OsStr) -> Vec<CompletionCandidate> {
     }
 }
 
-/// The same with `all`, which only `get` takes.
+/// The same with `all` and `settings`, which only `get` takes.
 pub fn kind_or_all(text: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = kind_or_name(text);
-    found.extend(beginning(text, ["all".to_owned()]));
+    found.extend(beginning(text, ["all", "settings"].map(str::to_owned)));
     found
 }
 
@@ -184,6 +184,24 @@ fn home() -> Option<Paths> {
     let said = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = said("HMZ_HOME").or_else(|| said("HOME").map(|home| home.join(".hmz")))?;
     home.is_dir().then(|| Paths::from_env(&env).ok()).flatten()
+}
+
+/// The path of a field of settings.yaml, a key further than it is typed.
+pub fn field(text: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(typed), Some(paths)) = (text.to_str(), home()) else { return Vec::new() };
+    let file = paths.settings();
+    let origin = file.display().to_string();
+    let Ok(Some(said)) = settings::file::read_text(&file) else { return Vec::new() };
+    let above = typed.rsplit_once('.').map(|(above, _)| above);
+    let value = match above.map(str::parse) {
+        None => settings::edit::all(&said, &origin).ok(),
+        Some(Ok(path)) => settings::edit::get(&said, &origin, &path).ok().flatten(),
+        Some(Err(_)) => None,
+    };
+    let keys = value.as_ref().and_then(|value| value.as_object()).into_iter().flat_map(|map| map.keys());
+    // a key that has to be quoted is typed
+    let keys = keys.filter(|key| !key.contains(['.', '"', '\'', ' ']));
+    beginning(text, keys.map(|key| above.map_or_else(|| key.clone(), |above| format!("{above}.{key}"))))
 }
 
 fn here() -> PathBuf {

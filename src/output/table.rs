@@ -4,6 +4,7 @@ use super::age::age;
 use super::clean::{cut, one_line};
 use super::phase;
 use hmz_api::kinds::condition;
+use hmz_api::rest::{SettingsAnswer, SettingsLine};
 use hmz_api::{AnyResource, Cpus, Environment, Flow, Memory, Resource, Run, Runtime};
 use jiff::Timestamp;
 
@@ -79,6 +80,15 @@ pub fn environments<'a>(items: impl IntoIterator<Item = &'a Resource<Environment
         cells
     };
     Table { headers, rows: items.into_iter().map(row).collect() }
+}
+
+/// What became of settings.yaml.
+pub fn settings(answer: &SettingsAnswer) -> Table {
+    let headers = vec!["NAME", "CONDITION", "REASON", "MESSAGE"];
+    let row = |line: &SettingsLine| {
+        vec![line.name.clone(), format!("{}={:?}", line.kind, line.status), line.reason.clone(), line.message.clone()]
+    };
+    Table { headers, rows: answer.conditions.iter().map(row).collect() }
 }
 
 /// Runs. Wide adds the agents, the environments and the directory of the journal.

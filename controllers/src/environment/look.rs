@@ -6,8 +6,8 @@ use crate::runtime;
 use crate::target::Saved;
 use crate::world::World;
 use hmz_api::Resource;
-use hmz_api::kinds::condition::RUNNING;
-use hmz_api::kinds::{Environment, Run};
+use hmz_api::kinds::condition::{RUNNING, SCHEDULED};
+use hmz_api::kinds::{Environment, Run, Runtime};
 use hmz_drivers::Purpose;
 
 /// Looks. `known` is what a step of this very pass saw of the daemon; it is not asked again then.
@@ -17,7 +17,9 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     let unreadable = saved.as_ref().and_then(runtime::unreadable);
     let going = env.metadata.is_deleting();
     // one that is on its way out takes nothing new, and is still there for what it has
-    let runtime = saved.filter(|r| env.status.container_id.is_some() || going || !r.metadata.is_deleting()).map(|r| r.spec);
+    let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
+    let takes = |r: &Resource<Runtime>| if begun { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) };
+    let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);
     let owner = owner(world, env).await?;
     let caller = env.metadata.uid.and_then(|uid| world.callers.get(uid));
     let caller = caller.or_else(|| owner_run(env).and_then(|o| world.callers.get(o.uid)));
@@ -40,6 +42,10 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         runtime,
         saved,
         unreadable,
+        settings: {
+            let settings = world.settings.borrow();
+            settings.problem.iter().chain(&settings.faults).cloned().collect()
+        },
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),
         owner,

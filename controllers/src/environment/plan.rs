@@ -13,6 +13,7 @@ use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Target, Want};
 use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -46,6 +47,8 @@ pub struct Observed {
     pub saved: Saved,
     /// Why its entry in settings.yaml cannot be used, if so.
     pub unreadable: Option<String>,
+    /// What is wrong with settings.yaml beside its entries: why a runtime may be missing.
+    pub settings: Vec<String>,
     /// Whether its backend has a driver.
     pub driven: bool,
     /// What `local` means to whoever asked.
@@ -341,7 +344,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let Some(runtime) = &seen.runtime else {
         let near = seen.saved.near(&wanted).map(|near| format!("did you mean {}?", near.at()));
         let hints = near.into_iter().chain([seen.saved.entry(&wanted)]);
-        let why = refusal::message(&hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint));
+        let error = hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint);
+        let missing = BTreeMap::from([(wanted, None)]);
+        let why = refusal::message(&refusal::with_settings(error, &missing, &seen.settings, false));
         outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
         return Step::Wait(Action::await_change());
     };

@@ -27,6 +27,7 @@ fn seen(now: i64) -> Observed {
         runtime: Some(runtime),
         saved: Saved::default(),
         unreadable: None,
+        settings: Vec::new(),
         driven: true,
         local_endpoint: None,
         owner: Owner::Nobody,

@@ -34,10 +34,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             taken.push(env.metadata.name);
         }
     }
-    let settings = {
-        let settings = world.settings.borrow();
-        settings.problem.iter().chain(&settings.faults).cloned().collect()
-    };
+    let (settings, settings_broken) = faults(world);
     let mut runtimes = BTreeMap::new();
     let mut saved = Saved::default();
     let mut flow = None;
@@ -48,7 +45,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             let found = runtime::find(&world.store, &reference).await?;
             runtimes.insert(reference, found);
         }
-        if runtimes.values().any(Option::is_none) {
+        if runtimes.values().any(|found| found.as_ref().is_none_or(runtime::is_leaving)) {
             saved = runtime::saved(world).await?;
         } else {
             saved.path = world.settings.borrow().path.clone();
@@ -69,11 +66,32 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         runtimes,
         saved,
         settings,
+        settings_broken,
         owned,
         taken,
         runner,
         caller,
     })
+}
+
+/// What is wrong with settings.yaml beside its entries, and whether it cannot be read at all.
+fn faults(world: &World) -> (Vec<String>, bool) {
+    let settings = world.settings.borrow();
+    (settings.problem.iter().chain(&settings.faults).cloned().collect(), settings.problem.is_some())
+}
+
+/// A refusal of a run, with what is wrong with settings.yaml where that may be why.
+pub async fn with_settings(world: &World, run: &Resource<Run>, error: Error) -> Result<Error, ReconcileError> {
+    let (faults, is_broken) = faults(world);
+    let mut runtimes = BTreeMap::new();
+    if is_broken {
+        for request in run.spec.environments.values() {
+            let reference = request.place().runtime;
+            let found = runtime::find(&world.store, &reference).await?;
+            runtimes.insert(reference, found);
+        }
+    }
+    Ok(super::refusal::with_settings(error, &runtimes, &faults, is_broken))
 }
 
 /// Whether each box may be given the directory it asks for.

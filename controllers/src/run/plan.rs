@@ -47,6 +47,8 @@ pub struct Observed {
     pub saved: Saved,
     /// What is wrong with settings.yaml, beside entries that are there: why a runtime may be missing.
     pub settings: Vec<String>,
+    /// Whether the file cannot be read at all, so that each runtime it declares is as it was when it could be.
+    pub settings_broken: bool,
     /// The environments it owns, by name.
     pub owned: BTreeMap<String, Resource<Environment>>,
     /// Names of its environments that belong to somebody else.
@@ -259,7 +261,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     };
     if !run.status.conditions.is_true(ACCEPTED) {
         let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven, &seen.saved)
-            .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings))
+            .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings, seen.settings_broken))
             .and_then(|()| seen.agents.clone());
         if let Err(error) = checked {
             return refuse(run, &error, now);

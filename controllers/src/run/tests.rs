@@ -152,6 +152,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         runtimes: runtimes(&[("docker:here", local())], run),
         saved: Saved::default(),
         settings: Vec::new(),
+        settings_broken: false,
         owned: BTreeMap::new(),
         taken: Vec::new(),
         runner: None,

@@ -7,9 +7,6 @@ use hmz_api::{Cpus, Memory, Resource};
 use hmz_drivers::{BoxState, DriverError, Facts, ObservedBox, Purpose};
 use jiff::Timestamp;
 
-/// Condition of a runtime of settings.yaml: whether its entry can be read.
-pub const READABLE: &str = "Readable";
-
 /// What was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {

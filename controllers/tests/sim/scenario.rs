@@ -45,7 +45,7 @@ fn settings(all: bool) -> SettingsSnapshot {
         runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
         runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
     }
-    SettingsSnapshot { runtimes, ..SettingsSnapshot::default() }
+    SettingsSnapshot { runtimes, settled: true, ..SettingsSnapshot::default() }
 }
 
 /// Plays a seed; what happened, as text.
@@ -258,6 +258,7 @@ impl Sim {
 
     fn edit_settings(&mut self) {
         let mut new = settings(self.dice.one_in(2));
+        new.settled = !self.dice.one_in(4);
         new.problem = self.dice.one_in(3).then(|| "line 3: not YAML".into());
         self.tell(format!("settings.yaml: {} entries, problem {:?}", new.runtimes.len(), new.problem));
         self.settings.send_replace(new);

@@ -5,6 +5,7 @@ mod cancel;
 mod delete;
 mod get;
 mod journal;
+mod settings;
 mod watch;
 
 use crate::attach::Attached;
@@ -38,6 +39,7 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
+        .route("/v1/settings", get(settings::settings))
         .route("/v1/{kind}", get(get::list))
         .route("/v1/{kind}/{name}", get(get::one).delete(delete::delete))
         .route("/v1/Run/{name}/journal", get(journal::journal))
