@@ -163,13 +163,16 @@ impl Driver for DockerDriver {
         let (cpus, memory) = session::machine(&info);
         let runtimes = info.get("Runtimes").and_then(Value::as_object);
         let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        runtimes.sort();
+        let default = text("DefaultRuntime");
+        runtimes.sort_by_key(|name| (name.as_str() != default, name.clone()));
         Ok(Facts {
             version: text("ServerVersion").to_owned(),
             cpus,
             memory,
             rootless: session.machine().await?.rootless,
             runtimes,
+            gpus: gpus::listed(&info),
+            gpu_names: gpus::names(&info),
             endpoint: session.api.address(),
             now: text("SystemTime").parse().ok(),
         })

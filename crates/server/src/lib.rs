@@ -20,10 +20,12 @@ mod process;
 mod removal;
 mod routes;
 mod runners;
+mod saved;
 mod serve;
 mod settings;
 mod world;
 
 pub use paths::Paths;
 pub use process::ProcessId;
+pub use saved::SavedRuntimes;
 pub use serve::{Config, State, serve};
