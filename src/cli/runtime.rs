@@ -27,15 +27,19 @@ Exit status: 0 saved, and its daemon answers (an ssh host and a swarm are not as
 less than it is to hand out; 2 refused, and nothing is saved.")]
     Add(Add),
     /// Ask a runtime's daemon what it has
-    #[command(after_help = "Examples:\n  hmz runtime check gpubox\n  hmz runtime check docker/gpubox -o json\n  hmz runtime check docker
+    #[command(
+        after_help = "Examples:\n  hmz runtime check gpubox\n  hmz runtime check docker/gpubox -o json\n  hmz runtime check docker
 
-Exit status: 0 it answers, 1 it does not or has less than it is to hand out, 2 it cannot be asked.")]
+Exit status: 0 it answers, 1 it does not or has less than it is to hand out, 2 it cannot be asked."
+    )]
     Check(Check),
     /// Take a runtime out of settings.yaml; what is on it stays until it ends
     #[command(after_help = "Examples:\n  hmz runtime remove gpubox\n  hmz runtime remove docker/gpubox")]
     Remove(Remove),
     /// Save hosts of ssh's configuration as runtimes; no key is read
-    #[command(after_help = "Examples:\n  hmz runtime import-ssh\n  hmz runtime import-ssh build-box gpu-1\n  hmz runtime import-ssh --list")]
+    #[command(
+        after_help = "Examples:\n  hmz runtime import-ssh\n  hmz runtime import-ssh build-box gpu-1\n  hmz runtime import-ssh --list"
+    )]
     ImportSsh(ImportSsh),
 }
 

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn the_answer_is_one_line() {
-        let line = "docker/gpubox answers: docker 29.4.3; 64 CPUs, 2015G, GPUs 0, 1; OCI runtimes nvidia, io.containerd.runc.v2, runc\n";
+        let line =
+            "docker/gpubox answers: docker 29.4.3; 64 CPUs, 2015G, GPUs 0, 1; OCI runtimes nvidia, io.containerd.runc.v2, runc\n";
         assert_eq!(lines(&checked(), Style::PLAIN), line);
         assert_eq!(lines(&checked(), Style { colour: true }), line);
         let mut bare = checked();

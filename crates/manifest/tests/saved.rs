@@ -4,8 +4,8 @@
 use hmz_api::{Error, RuntimeRef};
 use hmz_manifest::Context;
 use hmz_manifest::settings::edit::Edited;
-use hmz_manifest::settings::saved::{Fields, SshHost, add, import, remove};
 use hmz_manifest::settings::read;
+use hmz_manifest::settings::saved::{Fields, SshHost, add, import, remove};
 use serde_json::{Value, json};
 
 fn context() -> Context {

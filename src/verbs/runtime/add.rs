@@ -104,9 +104,13 @@ impl Fields {
     /// A path of the command line, which begins where it was typed.
     fn path(&mut self, field: &str, value: Option<&Path>) -> Result<(), Error> {
         let Some(value) = value else { return Ok(()) };
-        let absolute =
-            if value.starts_with("~") { value.to_owned() } else { std::path::absolute(value).map_err(|e| edge::io(field, &e))? };
-        let text = absolute.into_os_string().into_string().map_err(|_| Error::usage(format!("{field}: a path has to be UTF-8")))?;
+        let absolute = if value.starts_with("~") {
+            value.to_owned()
+        } else {
+            std::path::absolute(value).map_err(|e| edge::io(field, &e))?
+        };
+        let text =
+            absolute.into_os_string().into_string().map_err(|_| Error::usage(format!("{field}: a path has to be UTF-8")))?;
         self.0.insert(field.into(), text.into());
         Ok(())
     }
@@ -240,7 +244,10 @@ mod tests {
             assert_eq!(fields.keys().map(String::as_str).collect::<Vec<_>>(), RuntimeSpec::fields(backend), "{backend}");
             insta::assert_json_snapshot!(format!("fields_of_{backend}"), fields);
         }
-        assert_eq!(fields("docker x --cpus 0.5 --memory 1024"), *serde_json::json!({"cpus": 0.5, "memory": 1024}).as_object().unwrap());
+        assert_eq!(
+            fields("docker x --cpus 0.5 --memory 1024"),
+            *serde_json::json!({"cpus": 0.5, "memory": 1024}).as_object().unwrap()
+        );
         assert_eq!(fields("docker x"), Map::new());
     }
 

@@ -5,9 +5,7 @@
 use super::{Api, Failure, absent};
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use hmz_api::rest::{
-    AddRuntime, AddedRuntime, CheckRuntime, Checked, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
-};
+use hmz_api::rest::{AddRuntime, AddedRuntime, CheckRuntime, Checked, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime};
 use hmz_api::{Kind, Runtime};
 use serde::Deserialize;
 
