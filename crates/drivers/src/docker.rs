@@ -48,7 +48,8 @@ use way::Way;
 /// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
 pub async fn answers(endpoint: &str, within: Duration) -> bool {
     let Some(socket) = endpoint.strip_prefix("unix://") else { return false };
-    Api::new(PathBuf::from(socket), within).negotiate().await.is_ok()
+    let road = Arc::new(Road::Unix(PathBuf::from(socket)));
+    Api::new(road, endpoint.to_owned(), within).negotiate().await.is_ok()
 }
 
 /// Who makes containers.

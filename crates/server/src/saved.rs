@@ -69,8 +69,8 @@ type Said = Result<Facts, (CheckState, String)>;
 impl SavedRuntimes {
     /// Those of these paths. `env` says what `~` and endpoint `local` are.
     pub fn new(paths: &Paths, env: &BTreeMap<String, String>) -> Self {
-        // an answer that is waited for no longer than all of the question is
-        let limits = Limits { call: CHECKING, ..Limits::default() };
+        // longer than all of the question may take, whose end is told in its own words
+        let limits = Limits { call: CHECKING * 2, ..Limits::default() };
         let file = world::settings_file(paths, env);
         let sockets = paths.runtime.join(format!("k{}", std::process::id()));
         // nothing is made here, so nothing will carry an instance
@@ -354,4 +354,76 @@ fn judged(runtime: RuntimeRef, spec: &RuntimeSpec, said: Said) -> Checked {
 /// Reading and replacing a file, and waiting for its lock, beside whatever else this process does.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtimes() -> (tempfile::TempDir, SavedRuntimes) {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |name: &str| (name.to_owned(), dir.path().display().to_string());
+        let env = BTreeMap::from([said("HOME"), said("HMZ_HOME"), said("XDG_RUNTIME_DIR")]);
+        let paths = Paths::from_env(&env).unwrap();
+        let saved = SavedRuntimes::new(&paths, &env);
+        (dir, saved)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_never_answers_is_waited_for_so_long() {
+        let (dir, saved) = runtimes();
+        let socket = dir.path().join("d.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let accepted = tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                held.push(stream);
+            }
+        });
+        let spec = RuntimeSpec { endpoint: Endpoint::Unix(socket.display().to_string()), ..RuntimeSpec::default() };
+        let checked = saved.check_as(&RuntimeRef::named(Backend::Docker, "x"), &spec, None).await;
+        assert_eq!((checked.state, checked.why.as_str()), (CheckState::NoAnswer, "it did not answer within 30s"));
+        accepted.abort();
+    }
+
+    #[test]
+    fn whose_answer_it_is_is_said_once() {
+        let runtime = RuntimeRef::named(Backend::Docker, "x");
+        let why = |error| unasked(&runtime, error).1;
+        assert_eq!(why(DriverError::Unreachable { at: "docker@x".into(), why: "refused".into() }), "refused");
+        assert_eq!(why(DriverError::Refused("could not connect to docker@x: no ca.pem".into())), "no ca.pem");
+        assert_eq!(
+            why(DriverError::Refused("docker@x: ssh:far: ssh host 'far' not found".into())),
+            "ssh:far: ssh host 'far' not found"
+        );
+        assert_eq!(why(DriverError::Refused("docker context 'y' not found".into())), "docker context 'y' not found");
+    }
+
+    #[tokio::test]
+    async fn a_name_alone_is_enough_where_one_is_saved_by_it() {
+        let (_dir, saved) = runtimes();
+        let text = "runtimes:\n  docker: {here: {}, both: {}, typo: {cpsu: 1}}\n  ssh: {both: {host: h}}\n";
+        std::fs::write(&saved.file.path, text).unwrap();
+        let named = |typed: &str| saved.named(typed).map(|r| r.path()).map_err(|e| e.message);
+        for (typed, path) in [
+            ("here", "docker/here"),
+            ("typo", "docker/typo"),
+            ("docker", "docker"),
+            ("ssh@both", "ssh/both"),
+            ("docker:no", "docker/no"),
+        ] {
+            assert_eq!(named(typed).as_deref(), Ok(path));
+        }
+        for (typed, said) in [
+            ("both", "'both' is saved as docker/both and ssh/both: say which"),
+            ("hree", "no runtime is saved as 'hree'; did you mean 'here'?"),
+            ("podman/x", "'podman' is not a backend; one of local, ssh, docker, swarm, apple-container, slurm"),
+        ] {
+            assert_eq!(named(typed).unwrap_err(), said);
+        }
+        // an entry that cannot be read is no entry that is not there
+        let typo = saved.check(&RuntimeRef::named(Backend::Docker, "typo"), None).await.unwrap_err();
+        assert!(typo.message.contains("unknown field 'cpsu', did you mean 'cpus'?"), "{typo}");
+        assert_eq!(saved.check(&RuntimeRef::named(Backend::Docker, "no"), None).await, Ok(None));
+    }
 }

@@ -110,7 +110,8 @@ impl SavedHosts for Hosts {
     async fn find(&self, name: &str) -> Option<RuntimeSpec> {
         let name = RuntimeRef::named(Backend::Ssh, name).resource_name();
         let found = self.0.get::<Runtime>(&name).await.ok().flatten()?;
-        let readable = !found.status.conditions.is_false(hmz_api::kinds::condition::SETTINGS_VALID) && !found.metadata.is_deleting();
+        let readable =
+            !found.status.conditions.is_false(hmz_api::kinds::condition::SETTINGS_VALID) && !found.metadata.is_deleting();
         readable.then_some(found.spec)
     }
 }
