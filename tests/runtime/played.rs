@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 /// What it says of itself: the daemon of the page on containers.
-const INFO: &str = r#"{"ServerVersion": "29.4.3", "NCPU": 64, "MemTotal": 2163589754880, "DefaultRuntime": "nvidia", "Runtimes":
+const INFO: &str = r#"{"ServerVersion": "29.4.3", "NCPU": 64, "MemTotal": 2163600000000, "DefaultRuntime": "nvidia", "Runtimes":
   {"io.containerd.runc.v2": {}, "nvidia": {}, "runc": {}}, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"},
   {"Source": "cdi", "ID": "nvidia.com/gpu=1"}, {"Source": "cdi", "ID": "nvidia.com/gpu=all"}]}"#;
 

@@ -41,7 +41,8 @@ impl Found<'_> {
                     }
                 }
             } else if keyword.eq_ignore_ascii_case("include") && depth < DEEP {
-                for path in words.iter().flat_map(|word| globbed(&self.place(word))) {
+                let included: Vec<PathBuf> = words.iter().flat_map(|word| globbed(&self.place(word))).collect();
+                for path in included {
                     self.files += 1;
                     if self.files > FILES {
                         return;
