@@ -119,9 +119,9 @@ fn a_host_of_ssh_and_a_swarm_are_saved_and_not_asked() {
     let home = TestHome::new();
     let ssh = home.hmz(["runtime", "add", "ssh", "gpu.1", "--host", "gpu.example", "--port", "2222", "--user", "me"]).run().ok();
     assert_eq!(ssh.out(), format!("ssh/gpu.1 saved in {}\n", file(&home)));
-    assert_eq!(ssh.err(), "hmz runtime add: ssh/gpu.1 is not asked what it has: asking a ssh host is not supported yet\n");
+    assert_eq!(ssh.err(), "hmz runtime add: ssh/gpu.1 is not asked what it has: asking ssh hosts is not supported yet\n");
     let swarm = home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).run().ok();
-    assert_eq!(swarm.err(), "hmz runtime add: swarm/c is not asked what it has: asking a docker swarm is not supported yet\n");
+    assert_eq!(swarm.err(), "hmz runtime add: swarm/c is not asked what it has: asking docker swarms is not supported yet\n");
     assert_eq!(
         text(&home),
         format!(
@@ -130,7 +130,7 @@ fn a_host_of_ssh_and_a_swarm_are_saved_and_not_asked() {
         )
     );
     let check = home.hmz(["runtime", "check", "gpu.1"]).run().expect_code(2);
-    assert_eq!(check.err(), "hmz runtime check: error: ssh/gpu.1 cannot be asked: asking a ssh host is not supported yet\n");
+    assert_eq!(check.err(), "hmz runtime check: error: ssh/gpu.1 cannot be asked: asking ssh hosts is not supported yet\n");
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl SavedRuntimes {
 
     async fn ask(&self, runtime: &RuntimeRef, spec: &RuntimeSpec, docker_endpoint: Option<&str>) -> Said {
         if runtime.backend != Backend::Docker {
-            return Err((CheckState::NotAsked, format!("asking a {} is not supported yet", runtime.backend.noun())));
+            return Err((CheckState::NotAsked, format!("asking {}s is not supported yet", runtime.backend.noun())));
         }
         let local_endpoint = match (&spec.endpoint, docker_endpoint) {
             (Endpoint::Local, Some(endpoint)) => Some(endpoint.to_owned()),
