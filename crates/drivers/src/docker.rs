@@ -45,9 +45,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use way::Way;
 
-/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
+/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time. One that is no
+/// socket here is not asked, and taken for one that does.
 pub async fn answers(endpoint: &str, within: Duration) -> bool {
-    let Some(socket) = endpoint.strip_prefix("unix://") else { return false };
+    let Some(socket) = endpoint.strip_prefix("unix://") else { return true };
     let road = Arc::new(Road::Unix(PathBuf::from(socket)));
     Api::new(road, endpoint.to_owned(), within).negotiate().await.is_ok()
 }

@@ -69,10 +69,14 @@ pub async fn find(session: &Session<'_>, spec: &BoxSpec) -> Result<Site, DriverE
     }
     let digest =
         digest(&spec.guest.program).map_err(|e| DriverError::Transient(format!("{}: {e}", spec.guest.program.display())))?;
-    // one at a time brings it; the rest finds it there
-    let _turn = session.bringing.lock().await;
     let mut volume = volume_of(session, &digest).await?;
+    let mut turn = None;
     loop {
+        if volume.is_none() && turn.is_none() {
+            // one at a time brings it; the rest finds it there
+            turn = Some(session.bringing.lock().await);
+            volume = volume_of(session, &digest).await?;
+        }
         let name = volume
             .clone()
             .unwrap_or_else(|| format!("hmz-guest-{}-{}", &digest[..16], &Uuid::new_v4().simple().to_string()[..8]));
