@@ -4,6 +4,7 @@
 use crate::complete;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `runtime`.
@@ -62,7 +63,7 @@ pub enum AddBackend {
     Ssh(AddSsh),
     /// Anything else is told what there is.
     #[command(external_subcommand)]
-    Other(Vec<std::ffi::OsString>),
+    Other(Vec<OsString>),
 }
 
 /// What runtimes of every backend say.
