@@ -64,8 +64,7 @@ async fn parts(client: &Client, run: &str) -> Result<Vec<Part>, Error> {
             let saved = client.get_as::<Runtime>(&runtime.resource_name()).await?.spec.endpoint;
             let endpoint = match saved {
                 Endpoint::Local => edge::caller().docker_endpoint,
-                Endpoint::Unix(path) => Some(format!("unix://{path}")),
-                Endpoint::Other(_) => None,
+                other => Some(other.to_string()),
             };
             parts.extend(endpoint.map(|endpoint| Part { runtime, endpoint, environment: None }));
         }
