@@ -26,7 +26,7 @@ pub enum RuntimeAction {
 
 Exit status: 0 saved, and its daemon answers (an ssh host and a swarm are not asked yet); 1 saved, and it does not answer or has
 less than it is to hand out; 2 refused, and nothing is saved.")]
-    Add(Add),
+    Add(Box<Add>),
     /// Ask a runtime's daemon what it has
     #[command(
         after_help = "Examples:\n  hmz runtime check gpubox\n  hmz runtime check docker/gpubox -o json\n  hmz runtime check docker

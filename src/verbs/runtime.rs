@@ -34,7 +34,7 @@ pub fn run(args: Runtime) -> ExitCode {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| edge::io("could not start", &e))?;
         runtime.block_on(async {
             match args.action {
-                RuntimeAction::Add(args) => add::run(&place, args).await,
+                RuntimeAction::Add(args) => add::run(&place, *args).await,
                 RuntimeAction::Check(args) => check(&place, &args).await,
                 RuntimeAction::Remove(args) => remove(&place, &args).await,
                 RuntimeAction::ImportSsh(args) => import::run(&place, args).await,

@@ -64,7 +64,8 @@ async fn parts(client: &Client, run: &str) -> Result<Vec<Part>, Error> {
             let saved = client.get_as::<Runtime>(&runtime.resource_name()).await?.spec.endpoint;
             let endpoint = match saved {
                 Endpoint::Local => edge::caller().docker_endpoint,
-                other => Some(other.to_string()),
+                Endpoint::Unix(path) => Some(format!("unix://{path}")),
+                _ => None,
             };
             parts.extend(endpoint.map(|endpoint| Part { runtime, endpoint, environment: None }));
         }
