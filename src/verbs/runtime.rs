@@ -45,13 +45,10 @@ pub fn run(args: Runtime) -> ExitCode {
 }
 
 async fn check(place: &Place, args: &Check) -> Result<ExitCode, Error> {
-    let named = place.saved.named(&args.name);
-    let checked = match named {
-        Ok(runtime) => match place.saved.check(&runtime, None).await? {
-            Some(checked) => checked,
-            None => declared(place, &runtime).await?,
-        },
-        Err(e) => return Err(e),
+    let runtime = place.saved.named(&args.name)?;
+    let checked = match place.saved.check(&runtime, None).await? {
+        Some(checked) => checked,
+        None => declared(place, &runtime).await?,
     };
     if checked.state == CheckState::NotAsked && args.output.is_none() {
         return Err(Error::refused(format!("{} cannot be asked: {}", checked.runtime.path(), checked.why)));

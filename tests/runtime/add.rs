@@ -75,7 +75,7 @@ fn what_is_refused_is_not_saved() {
 fn what_it_is_to_hand_out_and_has_not_got_is_said() {
     let home = TestHome::new();
     let words = "runtime add docker big --cpus 100000 --runtime none --gpus 7";
-    let done = home.hmz(words.split(' ')).env("FORCE_COLOR", "1").run().expect_code(1);
+    let done = home.hmz(words.split(' ')).env("FORCE_COLOR", "1").env("TERM", "xterm").run().expect_code(1);
     let cpus = crate::support::docker::docker(&["info", "--format", "{{.NCPU}}"]);
     let lacks = format!(
         "lacks configured resources: it is to hand out 100000 CPUs and has {cpus}; it has no GPU 7; it has no OCI runtime none"
@@ -166,4 +166,24 @@ fn what_a_daemon_has_is_detected_where_nothing_was_said() {
     );
     assert_eq!(text(&home), format!("{SETTINGS}{entries}"));
     let _ = home.hmz(["settings", "validate"]).run().ok();
+}
+
+#[test]
+fn every_action_has_help_with_examples() {
+    let home = TestHome::new();
+    for (words, example) in [
+        ("runtime", "\n  hmz runtime add docker gpubox --endpoint local --cpus 4 --memory 8G --harness local\n"),
+        ("runtime add", "\n  hmz runtime add docker gpubox --detect\n"),
+        ("runtime check", "\n  hmz runtime check docker/gpubox -o json\n"),
+        ("runtime remove", "\n  hmz runtime remove gpubox\n"),
+        ("runtime import-ssh", "\n  hmz runtime import-ssh --list\n"),
+    ] {
+        let done = home.hmz(words.split(' ').chain(["--help"])).run().ok();
+        assert!(done.out().contains("\nExamples:\n") && done.out().contains(example), "{done}");
+    }
+    // each flag says what it is
+    let done = home.hmz(["runtime", "add", "docker", "--help"]).run().ok();
+    for line in done.out().lines().map(str::trim).filter(|line| line.starts_with("--")) {
+        assert!(line.split_once("  ").is_some_and(|(_, about)| !about.trim().is_empty()), "{line}\n{done}");
+    }
 }
