@@ -1,5 +1,11 @@
 //! The command line as it is typed.
 
+mod runtime;
+
+pub use runtime::{
+    Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
+};
+
 use crate::complete;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
@@ -66,6 +72,13 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
   hmz settings unset runtimes.docker.gpubox.memory
   hmz settings edit")]
     Settings(Settings),
+    /// Save runtimes, and ask their daemons what they have
+    #[command(after_help = "Examples:
+  hmz runtime add docker gpubox --endpoint local --cpus 4 --memory 8G --harness local
+  hmz runtime check gpubox
+  hmz runtime remove gpubox
+  hmz runtime import-ssh")]
+    Runtime(Runtime),
     /// Show the versions of this program and of the daemon
     Version,
 }
@@ -257,6 +270,13 @@ pub enum SettingsAction {
 pub enum SettingsOutput {
     /// As YAML
     Yaml,
+    /// As JSON
+    Json,
+}
+
+/// How what a daemon says is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
     /// As JSON
     Json,
 }

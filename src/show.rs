@@ -183,6 +183,19 @@ impl Rows {
     }
 }
 
+/// A value as one JSON document.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn json_line(value: &impl serde::Serialize) -> Result<String, Error> {
+    Ok(format!("{}\n", json(value)?))
+}
+
+/// What stdout takes.
+pub fn stdout_style() -> Style {
+    style(std::io::stdout().is_terminal())
+}
+
 fn style(terminal: bool) -> Style {
     Style::decide(|name| std::env::var(name).ok(), terminal)
 }

@@ -8,6 +8,7 @@ mod exec;
 mod get;
 mod logs;
 mod name;
+mod runtime;
 mod settings;
 mod sh;
 mod version;
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Sh(args) => sh::run(&args),
         Verb::Controller(args) => controller::run(&args, cli.verbose),
         Verb::Settings(args) => settings::run(args),
+        Verb::Runtime(args) => runtime::run(args),
         Verb::Version => version::run(),
     }
 }

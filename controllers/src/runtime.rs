@@ -136,5 +136,5 @@ async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<
         (_, Some(why)) => Err(Some(DriverError::Refused(why))),
         (None, None) => Err(None),
     };
-    Ok(plan::Observed { now, at: reference.at(), provider: reference.provider().to_owned(), daemon })
+    Ok(plan::Observed { now, provider: reference.provider().to_owned(), daemon })
 }

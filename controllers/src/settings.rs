@@ -103,14 +103,7 @@ fn is_dropped(settings: &SettingsSnapshot, name: &str, runtime: &Resource<Runtim
 
 fn unreadable(runtime: &RuntimeRef, why: &str) -> String {
     let (backend, name) = (runtime.backend, runtime.name.as_deref().unwrap_or_default());
-    let what = match backend {
-        Backend::Docker => "docker host",
-        Backend::Swarm => "docker swarm",
-        Backend::Ssh => "ssh host",
-        Backend::AppleContainer => "apple-container host",
-        Backend::Slurm => "Slurm cluster",
-        Backend::Local => "runtime",
-    };
+    let what = backend.noun();
     format!("the {what} '{name}' cannot be read; fix or remove it: runtimes.{backend}.{name} in settings.yaml ({why})")
 }
 

@@ -197,6 +197,12 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.some(1, "Version", s.version.as_ref());
     lines.some(1, "Daemon CPUs", s.cpus);
     lines.some(1, "Daemon memory", s.memory.map(table::memory));
+    if !s.gpus.is_empty() {
+        lines.add(1, "Daemon GPUs", s.gpus.join(", "));
+    }
+    if !s.runtimes.is_empty() {
+        lines.add(1, "OCI runtimes", s.runtimes.join(", "));
+    }
     lines.add(1, "CPUs free", table::free_cpus(r));
     lines.add(1, "Memory free", table::free_memory(r));
     lines.add(1, "Containers", table::containers(r));

@@ -173,7 +173,7 @@ pub fn containers(r: &Resource<Runtime>) -> String {
 
 /// Runtimes. Wide adds where each was declared and the daemon's version.
 pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide: bool, now: Timestamp) -> Table {
-    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "CONTAINERS", "REACHABLE", "AGE"];
+    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "CONTAINERS", "REACHABLE", "SUFFICIENT", "AGE"];
     if wide {
         headers.extend(["SOURCE", "VERSION"]);
     }
@@ -186,6 +186,7 @@ pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide
             free_memory(r),
             containers(r),
             phase::status(&r.status.conditions, condition::REACHABLE).to_owned(),
+            phase::status(&r.status.conditions, condition::SUFFICIENT).to_owned(),
             age(r.metadata.creation_timestamp, now),
         ];
         if wide {

@@ -12,8 +12,6 @@ use jiff::Timestamp;
 pub struct Observed {
     /// The time.
     pub now: Timestamp,
-    /// The runtime as refusals say it.
-    pub at: String,
     /// The value of its boxes' provider label.
     pub provider: String,
     /// What the daemon said; `Err(None)` when there is none to ask.
@@ -46,7 +44,7 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
         }
         Ok((facts, boxes)) => {
             status.conditions.set(REACHABLE, True, "Answered", "", generation, now);
-            let short = shortages(runtime, &seen.at, facts);
+            let short = hmz_drivers::lacking(&runtime.spec, facts);
             if short.is_empty() {
                 status.conditions.set(SUFFICIENT, True, "Enough", "", generation, now);
             } else {
@@ -55,6 +53,8 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
             status.version = Some(facts.version.clone());
             status.cpus = Some(facts.cpus);
             status.memory = Some(facts.memory);
+            status.gpus = facts.gpus.clone().unwrap_or_default();
+            status.runtimes = facts.runtimes.clone();
             let holding: Vec<&ObservedBox> = boxes.iter().filter(|b| holds(b)).collect();
             let cpus = holding.iter().filter_map(|b| b.share.cpus).map(Cpus::millis).sum();
             let memory = holding.iter().filter_map(|b| b.share.memory).map(Memory::bytes).fold(0, u64::saturating_add);
@@ -85,17 +85,6 @@ fn holder(one: &ObservedBox) -> Holder {
         cpus: one.share.cpus,
         memory: one.share.memory,
     }
-}
-
-fn shortages(runtime: &Resource<Runtime>, at: &str, facts: &Facts) -> Vec<String> {
-    let mut short = Vec::new();
-    if let Some(saved) = runtime.spec.cpus.filter(|saved| *saved > facts.cpus) {
-        short.push(format!("{at} is to hand out {saved} CPUs and has {}", facts.cpus));
-    }
-    if let Some(saved) = runtime.spec.memory.filter(|saved| *saved > facts.memory) {
-        short.push(format!("{at} is to hand out {} of memory and has {}", saved.in_words(), facts.memory.in_words()));
-    }
-    short
 }
 
 #[cfg(test)]
@@ -138,13 +127,13 @@ mod tests {
         ];
         let facts = Facts { version: "20.10".into(), cpus: Cpus::whole(4), ..Facts::default() };
         let now = Timestamp::UNIX_EPOCH;
-        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), daemon: Ok((facts, boxes)) };
+        let seen = Observed { now, provider: "here".into(), daemon: Ok((facts, boxes)) };
         runtime.status = plan(&runtime, &seen);
         assert_eq!((runtime.status.held_cpus, runtime.status.containers), (Some(Cpus::whole(4)), Some(3)));
         let holders: Vec<&str> = runtime.status.holders.iter().map(|h| h.name.as_str()).collect();
         assert_eq!(holders, ["a", "b", "theirs"]);
         let short = runtime.status.conditions.get(SUFFICIENT).unwrap();
-        assert_eq!((short.status, short.message.as_str()), (False, "docker@here is to hand out 8 CPUs and has 4"));
+        assert_eq!((short.status, short.message.as_str()), (False, "it is to hand out 8 CPUs and has 4"));
         // the same again later is the same status
         let later = Observed { now: now + jiff::SignedDuration::from_secs(9), ..seen.clone() };
         assert_eq!(plan(&runtime, &later), runtime.status);

@@ -1,5 +1,11 @@
 //! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
 
+mod runtime;
+
+pub use runtime::{
+    AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
+};
+
 use crate::error::Error;
 use crate::kinds::AnyResource;
 use crate::launch::CallerContext;

@@ -3,11 +3,13 @@
 //! Controllers know [`Driver`] and nothing below it.
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod docker;
 mod driver;
 mod error;
 mod types;
 
+pub use allowance::lacking;
 pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
 /// The way to a box, which a driver hands to whoever works in it.

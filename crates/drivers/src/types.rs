@@ -201,8 +201,12 @@ pub struct Facts {
     pub memory: Memory,
     /// Whether it is rootless.
     pub rootless: bool,
-    /// OCI runtimes it knows.
+    /// OCI runtimes it knows: the one it takes by itself first, then by name.
     pub runtimes: Vec<String>,
+    /// Its GPUs by id; `None` when it may have some and does not say which.
+    pub gpus: Option<Vec<String>>,
+    /// Every id a GPU is listed by: a number, a uuid.
+    pub gpu_names: Vec<String>,
     /// The address it was reached at.
     pub endpoint: String,
     /// Its clock.

@@ -5,6 +5,7 @@ pub mod edit;
 mod entry;
 mod fields;
 pub mod file;
+pub mod saved;
 mod watch;
 
 pub(crate) use entry::runtime_spec;

@@ -1,4 +1,4 @@
-//! GPUs of a share as the daemon is asked for them: by the ids that were granted, and no other. Pure.
+//! GPUs: those a daemon lists, and those of a share as it is asked for them, by the ids that were granted and no other. Pure.
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,28 @@ pub fn requests(ids: &[String], info: &Value) -> Value {
     json!([{"DeviceIDs": ids, "Capabilities": [["gpu"]]}])
 }
 
+/// The GPUs a daemon lists: NVIDIA's devices of the container device interface, by number where any has one (each is listed by
+/// its uuid too), in order. `None` when it lists none and has NVIDIA's OCI runtime, which knows GPUs that are not listed.
+pub fn listed(info: &Value) -> Option<Vec<String>> {
+    let names = names(info);
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    if !numbers.is_empty() {
+        return Some(numbers.iter().map(u32::to_string).collect());
+    }
+    let unlisted = names.is_empty() && info.get("Runtimes").is_some_and(|runtimes| runtimes.get("nvidia").is_some());
+    (!unlisted).then_some(names)
+}
+
+/// Every id a GPU is listed by.
+pub fn names(info: &Value) -> Vec<String> {
+    let devices = info.get("DiscoveredDevices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_cdi = |d: &&Value| d.get("Source").and_then(Value::as_str) == Some("cdi");
+    let id = |d: &Value| d.get("ID").and_then(Value::as_str)?.strip_prefix(CDI).map(str::to_owned);
+    devices.iter().filter(is_cdi).filter_map(id).filter(|name| name != "all").collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +56,20 @@ mod tests {
         assert_eq!(requests(&ids, &one), by_id);
         let both = json!({"DiscoveredDevices": [cdi("nvidia.com/gpu=0"), cdi("nvidia.com/gpu=GPU-1")]});
         assert_eq!(requests(&ids, &both), json!([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"]}]));
+    }
+
+    #[test]
+    fn what_is_listed_has_one_id_each() {
+        let cdi = |ids: &[&str]| {
+            let devices: Vec<Value> = ids.iter().map(|id| json!({"Source": "cdi", "ID": id})).collect();
+            json!({"DiscoveredDevices": devices})
+        };
+        let some = |ids: &[&str]| Some(ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        let both = ["nvidia.com/gpu=10", "nvidia.com/gpu=2", "nvidia.com/gpu=GPU-4a", "nvidia.com/gpu=all", "vendor.com/net=0"];
+        assert_eq!(listed(&cdi(&both)), some(&["2", "10"]));
+        assert_eq!(listed(&cdi(&["nvidia.com/gpu=GPU-4a", "nvidia.com/gpu=all"])), some(&["GPU-4a"]));
+        assert_eq!(listed(&json!({"DiscoveredDevices": [{"Source": "other", "ID": "nvidia.com/gpu=0"}]})), some(&[]));
+        assert_eq!(listed(&json!({"Runtimes": {"runc": {}}})), some(&[]));
+        assert_eq!(listed(&json!({"Runtimes": {"runc": {}, "nvidia": {}}})), None);
     }
 }

@@ -4,7 +4,7 @@ use super::api::{Api, Fault, encoded};
 use super::capacity::Total;
 use super::labels::Listed;
 use super::road::Road;
-use super::{DockerIdentity, Limits, labels, names};
+use super::{DockerIdentity, Limits, gpus, labels, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, Facts, Target};
 use hmz_api::{Cpus, Memory};
@@ -48,10 +48,12 @@ impl Machine {
         let (cpus, memory) = machine(info);
         let runtimes = info.get("Runtimes").and_then(Value::as_object);
         let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        runtimes.sort();
+        let default = text("DefaultRuntime");
+        runtimes.sort_by_key(|name| (name.as_str() != default, name.clone()));
         let rootless = has("rootless");
         let (version, now) = (text("ServerVersion").to_owned(), text("SystemTime").parse().ok());
-        let facts = Facts { version, cpus, memory, rootless, runtimes, endpoint, now };
+        let (gpus, gpu_names) = (gpus::listed(info), gpus::names(info));
+        let facts = Facts { version, cpus, memory, rootless, runtimes, gpus, gpu_names, endpoint, now };
         Self {
             facts,
             rootless,
