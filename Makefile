@@ -17,7 +17,7 @@ test: ## everything: formatting, lints, all tests with a real docker daemon and 
 	@scripts/test.sh
 
 build: ## build hmz (PROFILE=dev for a quick one, PROFILE=dist for the smallest)
-	$(CARGO) build --profile $(PROFILE) --bin hmz
+	@scripts/build.sh $(PROFILE)
 
 fmt: ## format the code
 	$(CARGO) fmt --all

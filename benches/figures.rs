@@ -10,6 +10,8 @@ mod provider;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+#[path = "figures/channel.rs"]
+mod channel;
 #[path = "figures/command.rs"]
 mod command;
 #[path = "figures/files.rs"]
@@ -28,6 +30,8 @@ mod ready;
 mod rounds;
 #[path = "figures/session.rs"]
 mod session;
+#[path = "figures/settings.rs"]
+mod settings;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/verbs.rs"]
@@ -45,13 +49,15 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 9] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("command", command::measure),
+    ("channel", channel::measure),
     ("files", files::measure),
     ("output", output::measure),
     ("verbs", verbs::measure),
+    ("settings", settings::measure),
     ("idle", idle::measure),
 ];
 

@@ -9,4 +9,6 @@ HMZ_TEST_DOCKER_HOST=${DOCKER_HOST:-$(docker context inspect -f '{{.Endpoints.do
 export HMZ_TEST_DOCKER_HOST
 HMZ_TEST_CLAUDE=${HMZ_TEST_CLAUDE:-$(tests/testbed/claude)}
 export HMZ_TEST_CLAUDE
-exec "${CARGO:-cargo}" bench --quiet --bench figures -- "$@"
+. scripts/build.sh
+guest guest
+exec "$CARGO" bench --quiet --bench figures -- "$@"

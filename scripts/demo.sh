@@ -47,7 +47,7 @@ if ! command -v cc >/dev/null; then
   ask 'There is no C compiler. Install gcc by apt-get?'
   apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends gcc libc6-dev </dev/null
 fi
-"$CARGO" build --profile "$PROFILE" --bin hmz
+scripts/build.sh "$PROFILE"
 built=${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/${PROFILE/#dev/debug}
 PATH=$(cd "$built" && pwd):$PATH
 hmz --version

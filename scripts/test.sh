@@ -55,6 +55,10 @@ if [ $# = 0 ]; then
 fi
 
 section 'build of the tests'
+# boxes are given what a released hmz gives them; without these lines, as in a plain `cargo test`, they are given hmz itself
+. scripts/build.sh
+guest dev
+export HMZ_TEST_GUEST=embedded
 if "$CARGO" nextest --version >/dev/null 2>&1; then
   "$CARGO" nextest run --workspace --no-run
   section 'tests'

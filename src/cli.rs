@@ -1,5 +1,11 @@
 //! The command line as it is typed.
 
+mod runtime;
+
+pub use runtime::{
+    Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
+};
+
 use crate::complete;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
@@ -58,6 +64,21 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
     Sh(Sh),
     /// Run the daemon in the foreground (verbs start one in the background by themselves)
     Controller(Controller),
+    /// Read and change settings.yaml, one field at a time
+    #[command(after_help = "Examples:
+  hmz settings set runtimes.docker.gpubox '{endpoint: local, harness: local}'
+  hmz settings set runtimes.docker.gpubox.memory 8G
+  hmz settings get runtimes.docker.gpubox
+  hmz settings unset runtimes.docker.gpubox.memory
+  hmz settings edit")]
+    Settings(Settings),
+    /// Save runtimes, and ask their daemons what they have
+    #[command(after_help = "Examples:
+  hmz runtime add docker gpubox --endpoint local --cpus 4 --memory 8G --harness local
+  hmz runtime check gpubox
+  hmz runtime remove gpubox
+  hmz runtime import-ssh")]
+    Runtime(Runtime),
     /// Show the versions of this program and of the daemon
     Version,
 }
@@ -197,6 +218,67 @@ pub struct Sh {
     /// A command instead of a shell
     #[arg(last = true)]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// `settings`.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub action: SettingsAction,
+}
+
+/// What is done with settings.yaml. A path is keys with dots between; a key with a dot in it is quoted, as in
+/// runtimes.docker."gpu.box".cpus
+#[derive(Debug, Subcommand)]
+pub enum SettingsAction {
+    /// Print a field, or the whole file
+    Get {
+        /// The field, such as runtimes.docker.here.cpus
+        #[arg(add = ArgValueCompleter::new(complete::field))]
+        path: Option<String>,
+        /// How to print
+        #[arg(short, long, value_enum)]
+        output: Option<SettingsOutput>,
+    },
+    /// Give a field a value; every other byte of the file stays as it is
+    Set {
+        /// The field, such as runtimes.docker.here.cpus
+        #[arg(add = ArgValueCompleter::new(complete::field))]
+        path: String,
+        /// The value as YAML: 4, 8G, [a, b], {endpoint: local}
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Take a field out; every other byte of the file stays as it is
+    Unset {
+        /// The field, such as runtimes.docker.here.cpus
+        #[arg(add = ArgValueCompleter::new(complete::field))]
+        path: String,
+    },
+    /// Open it in $VISUAL or $EDITOR; what cannot be read is not saved
+    Edit,
+    /// Say everything that is wrong with it
+    Validate {
+        /// Another file, or - for standard input
+        file: Option<PathBuf>,
+    },
+}
+
+/// How a field is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SettingsOutput {
+    /// As YAML
+    Yaml,
+    /// As JSON
+    Json,
+}
+
+/// How what a daemon says is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    /// As JSON
+    Json,
 }
 
 /// `controller`.

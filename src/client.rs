@@ -4,7 +4,7 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{ApplyRequest, ApplyResult, WatchLine};
+use hmz_api::rest::{ApplyRequest, ApplyResult, SettingsAnswer, WatchLine};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -135,6 +135,14 @@ impl Client {
     /// `NotFound` when there is none.
     pub async fn cancel(&self, run: &str) -> Result<(), Error> {
         self.call::<serde_json::Value>(Method::POST, &format!("/v1/Run/{}/cancel", escape(run)), None::<&()>).await.map(drop)
+    }
+
+    /// What the daemon makes of settings.yaml.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn settings(&self) -> Result<SettingsAnswer, Error> {
+        self.call(Method::GET, "/v1/settings", None::<&()>).await
     }
 
     /// The daemon's version.

@@ -9,9 +9,9 @@ use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Fish, Shells, Zsh};
 use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
-use hmz_api::{AnyResource, Kind, RuntimeRef};
+use hmz_api::{AnyResource, Backend, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
-use hmz_server::Paths;
+use hmz_server::{Paths, SavedRuntimes};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -53,10 +53,10 @@ pub fn kind_or_name(text: &OsStr) -> Vec<CompletionCandidate> {
     }
 }
 
-/// The same with `all`, which only `get` takes.
+/// The same with `all` and `settings`, which only `get` takes.
 pub fn kind_or_all(text: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = kind_or_name(text);
-    found.extend(beginning(text, ["all".to_owned()]));
+    found.extend(beginning(text, ["all", "settings"].map(str::to_owned)));
     found
 }
 
@@ -124,14 +124,58 @@ pub fn place(text: &OsStr) -> Vec<CompletionCandidate> {
         let (runtime, path) = spec.split_at(slash);
         return paths(&PathCompleter::dir(), path, &format!("{role}={runtime}"));
     }
-    let runtimes = names_of(Runtime::KIND).into_iter().filter_map(|name| name.parse::<RuntimeRef>().ok());
-    beginning(text, runtimes.map(|runtime| format!("{role}={}/", runtime.at())))
+    beginning(text, runtimes().into_iter().map(|runtime| format!("{role}={}/", runtime.at())))
 }
 
 /// `KEY=`: the budget, and the parameters of the flow on the line.
 pub fn param(text: &OsStr) -> Vec<CompletionCandidate> {
     let own: std::collections::BTreeMap<String, FlowParam> = flow_on_line().map(|flow| flow.params).unwrap_or_default();
     beginning(text, own.into_keys().chain(["budget.duration".to_owned()]).map(|key| format!("{key}=")))
+}
+
+/// A runtime whose daemon can be asked: a saved or declared one, by its path, and the name alone where that is enough.
+pub fn runtime(text: &OsStr) -> Vec<CompletionCandidate> {
+    let known = runtimes();
+    let bare = text.to_str().is_some_and(|text| !text.is_empty() && !text.contains(['/', ':', '@']));
+    let names: Vec<&str> = known.iter().filter_map(|runtime| runtime.name.as_deref()).collect();
+    let alone = names.iter().filter(|name| bare && names.iter().filter(|other| other == name).count() == 1);
+    beginning(text, alone.map(|name| (*name).to_owned()).chain(known.iter().map(RuntimeRef::path)))
+}
+
+/// The same without the defaults, which nobody saved.
+pub fn saved_runtime(text: &OsStr) -> Vec<CompletionCandidate> {
+    let unsaved = |found: &CompletionCandidate| found.get_value().to_str().is_some_and(|word| Backend::from_word(word).is_some());
+    runtime(text).into_iter().filter(|found| !unsaved(found)).collect()
+}
+
+/// `BACKEND:NAME`, as settings name another runtime.
+pub fn runtime_reference(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(text, runtimes().into_iter().filter(|runtime| runtime.name.is_some()).map(|runtime| runtime.resource_name()))
+}
+
+/// Where a harness runs.
+pub fn harness(text: &OsStr) -> Vec<CompletionCandidate> {
+    let mut found = beginning(text, ["env", "local"].map(str::to_owned));
+    found.extend(runtime_reference(text));
+    found
+}
+
+/// An endpoint: its forms, and ssh hosts that are saved.
+pub fn endpoint(text: &OsStr) -> Vec<CompletionCandidate> {
+    let hosts = runtimes().into_iter().filter(|runtime| runtime.backend == Backend::Ssh).map(|runtime| runtime.resource_name());
+    beginning(text, ["local", "unix:///", "tcp://", "ssh://", "context:"].map(str::to_owned).into_iter().chain(hosts))
+}
+
+/// A host of ssh's configuration.
+pub fn ssh_host(text: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(paths) = home() else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let found = runtime.block_on(SavedRuntimes::new(&paths, &edge::environment()).ssh_hosts(None));
+    beginning(text, found.unwrap_or_default().into_iter().map(|host| host.alias))
+}
+
+fn runtimes() -> Vec<RuntimeRef> {
+    names_of(Runtime::KIND).into_iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 fn paths(completer: &PathCompleter, path: &str, before: &str) -> Vec<CompletionCandidate> {
@@ -184,6 +228,24 @@ fn home() -> Option<Paths> {
     let said = |name: &str| env.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = said("HMZ_HOME").or_else(|| said("HOME").map(|home| home.join(".hmz")))?;
     home.is_dir().then(|| Paths::from_env(&env).ok()).flatten()
+}
+
+/// The path of a field of settings.yaml, a key further than it is typed.
+pub fn field(text: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(typed), Some(paths)) = (text.to_str(), home()) else { return Vec::new() };
+    let file = paths.settings();
+    let origin = file.display().to_string();
+    let Ok(Some(said)) = settings::file::read_text(&file) else { return Vec::new() };
+    let above = typed.rsplit_once('.').map(|(above, _)| above);
+    let value = match above.map(str::parse) {
+        None => settings::edit::all(&said, &origin).ok(),
+        Some(Ok(path)) => settings::edit::get(&said, &origin, &path).ok().flatten(),
+        Some(Err(_)) => None,
+    };
+    let keys = value.as_ref().and_then(|value| value.as_object()).into_iter().flat_map(|map| map.keys());
+    // a key that has to be quoted is typed
+    let keys = keys.filter(|key| !key.contains(['.', '"', '\'', ' ']));
+    beginning(text, keys.map(|key| above.map_or_else(|| key.clone(), |above| format!("{above}.{key}"))))
 }
 
 fn here() -> PathBuf {

@@ -1,4 +1,5 @@
-//! `hmz`: one program that is command line, daemon, runner, supervisor and guest.
+//! `hmz`: one program that is command line, daemon, runner, supervisor and (unless a smaller one is
+//! embedded) guest.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -6,6 +7,7 @@ mod client;
 mod complete;
 mod daemon;
 mod edge;
+mod guest;
 mod output;
 mod show;
 mod verbs;
@@ -19,6 +21,8 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     if let Some(role) = args.next() {
         match role.to_str() {
+            // one that has a guest's program of its own is no guest
+            #[cfg(not(guest_embedded))]
             Some("guest") => return hmz_guest::main(args),
             Some("supervisor") => return hmz_anchor::main(),
             Some("script-agent") => return hmz_agents::script::main(args),

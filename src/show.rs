@@ -11,6 +11,7 @@ use crate::output::working::Working;
 use crate::output::{describe as description, error as rendering, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
+use hmz_api::rest::SettingsAnswer;
 use hmz_api::{AnyResource, Error, ErrorKind};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -108,6 +109,39 @@ pub fn single(item: &AnyResource, how: Option<Output>) -> Result<String, Error> 
     }
 }
 
+/// settings.yaml, a line for it and one for each runtime.
+///
+/// # Errors
+/// When it cannot be written as JSON or YAML.
+pub fn settings(answer: &SettingsAnswer, how: Option<Output>) -> Result<String, Error> {
+    let whole = || {
+        serde_json::json!({
+            "apiVersion": hmz_api::API_VERSION,
+            "kind": "Settings",
+            "metadata": {"name": "settings.yaml"},
+            "status": answer,
+        })
+    };
+    Ok(match how {
+        Some(Output::Json) => format!("{}\n", json(&whole())?),
+        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&whole())?,
+        Some(Output::Name) => "settings/settings.yaml\n".to_owned(),
+        Some(Output::Wide) | None => table::settings(answer).render(width()),
+    })
+}
+
+/// The same with whole messages.
+pub fn settings_at_length(answer: &SettingsAnswer) -> String {
+    let mut out = format!("Path:   {}\n", answer.path);
+    for line in &answer.conditions {
+        out.push_str(&format!("{}   {}={:?}   {}\n", line.name, line.kind, line.status, line.reason));
+        for text in line.message.lines() {
+            out.push_str(&format!("    {}\n", crate::output::clean::clean(text)));
+        }
+    }
+    out
+}
+
 fn json(value: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
@@ -147,6 +181,19 @@ impl Rows {
     pub fn gone(&mut self, item: &AnyResource) -> Result<String, Error> {
         self.0.gone(item)
     }
+}
+
+/// A value as one JSON document.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn json_line(value: &impl serde::Serialize) -> Result<String, Error> {
+    Ok(format!("{}\n", json(value)?))
+}
+
+/// What stdout takes.
+pub fn stdout_style() -> Style {
+    style(std::io::stdout().is_terminal())
 }
 
 fn style(terminal: bool) -> Style {

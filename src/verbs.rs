@@ -8,6 +8,8 @@ mod exec;
 mod get;
 mod logs;
 mod name;
+mod runtime;
+mod settings;
 mod sh;
 mod version;
 mod wait;
@@ -34,6 +36,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Exec(args) => with_client("exec", |client| exec::run(client, args)),
         Verb::Sh(args) => sh::run(&args),
         Verb::Controller(args) => controller::run(&args, cli.verbose),
+        Verb::Settings(args) => settings::run(args),
+        Verb::Runtime(args) => runtime::run(args),
         Verb::Version => version::run(),
     }
 }

@@ -54,6 +54,9 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     let offered = |words: &[&str]| offered(&home, &project, words);
     assert_eq!(offered(&["hmz", "get", "run"]), ["run", "runs", "runtime", "runtimes"]);
     assert_eq!(offered(&["hmz", "get", "a"]), ["all"]);
+    assert_eq!(offered(&["hmz", "get", "se"]), ["settings"]);
+    assert_eq!(offered(&["hmz", "settings", "set", "ru"]), ["runtimes"]);
+    assert_eq!(offered(&["hmz", "settings", "unset", "runtimes.docker."]), ["runtimes.docker.gpubox", "runtimes.docker.here"]);
     assert_eq!(offered(&["hmz", "describe", "a"]), Vec::<String>::new());
     assert_eq!(offered(&["hmz", "get", "runtimes", "docker:g"]), ["docker:gpubox"]);
     assert_eq!(offered(&["hmz", "describe", "runtime/docker:h"]), ["runtime/docker:here"]);
@@ -71,6 +74,20 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "exec", "-f", "deep", "-p", ""]), ["budget.duration=", "depth="]);
     assert_eq!(offered(&["hmz", "apply", "-f", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "wait", "--for", "d"]), ["delete"]);
+    assert_eq!(offered(&["hmz", "runtime", "a"]), ["add"]);
+    assert_eq!(offered(&["hmz", "runtime", "check", "docker"]), ["docker/gpubox", "docker/here"]);
+    assert_eq!(offered(&["hmz", "runtime", "check", "gp"]), ["gpubox"]);
+    assert_eq!(offered(&["hmz", "runtime", "remove", "docker/h"]), ["docker/here"]);
+    assert_eq!(offered(&["hmz", "runtime", "add", "docker", "x", "--cp"]), ["--cpus"]);
+    assert_eq!(offered(&["hmz", "runtime", "add", "docker", "x", "--endpoint", "un"]), ["unix:///"]);
+    assert_eq!(offered(&["hmz", "runtime", "add", "docker", "x", "--harness", "l"]), ["local"]);
+    assert_eq!(
+        offered(&["hmz", "runtime", "add", "docker", "x", "--fallback", "docker:gpubox,docker:h"]),
+        ["docker:gpubox,docker:here"]
+    );
+    std::fs::create_dir_all(home.home().join(".ssh")).unwrap();
+    std::fs::write(home.home().join(".ssh/config"), "Host build-box other\n").unwrap();
+    assert_eq!(offered(&["hmz", "runtime", "import-ssh", "b"]), ["build-box"]);
     assert!(!has_daemon(&home), "a question starts no daemon");
 }
 

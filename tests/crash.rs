@@ -16,6 +16,8 @@ mod failpoints;
 mod homes;
 #[path = "crash/lost_box.rs"]
 mod lost_box;
+#[path = "crash/own_dockerd.rs"]
+mod own_dockerd;
 #[path = "crash/processes.rs"]
 mod processes;
 #[path = "crash/scene.rs"]

@@ -7,7 +7,12 @@ use std::path::Path;
 use support::document::{file, shell_blocks};
 
 /// The pages whose blocks are run, and the test that runs them; it fails at a block it does not know.
-const RUN: &[(&str, &str)] = &[("README.md", "tests/readme.rs"), ("docs/capacity.md", "tests/fallback.rs")];
+const RUN: &[(&str, &str)] = &[
+    ("README.md", "tests/readme.rs"),
+    ("docs/capacity.md", "tests/fallback.rs"),
+    ("docs/settings.md", "tests/settings_page.rs"),
+    ("docs/runtimes.md", "tests/runtimes_page.rs"),
+];
 
 /// The pages below a folder of the repository, by path.
 fn pages(folder: &str) -> Vec<String> {

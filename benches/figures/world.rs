@@ -6,6 +6,7 @@ use crate::support::home::TestHome;
 use crate::support::processes;
 use crate::support::project::Project;
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,8 +65,10 @@ impl World {
         let address = BoxAddress {
             environment: name.to_owned(),
             used: text("used"),
-            socket: format!("{}/{}", text("socket_dir"), hmz_wire::SOCKET_NAME),
-            pid: env["status"]["pid"].as_i64().and_then(|pid| pid.try_into().ok()).expect("a pid"),
+            link: Link::Direct {
+                socket: format!("{}/{}", text("socket_dir"), hmz_wire::SOCKET_NAME),
+                pid: env["status"]["pid"].as_i64().and_then(|pid| pid.try_into().ok()).expect("a pid"),
+            },
             workdir: text("workdir"),
             scratch: text("scratch"),
         };

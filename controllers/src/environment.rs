@@ -5,7 +5,7 @@
 //! is found again whatever died in between.
 
 pub(crate) mod execute;
-mod look;
+pub(crate) mod look;
 pub mod outcome;
 pub mod plan;
 #[cfg(test)]

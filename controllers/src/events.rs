@@ -10,7 +10,11 @@ use hmz_api::kinds::Environment;
 use hmz_api::{Kind, RuntimeRef};
 use hmz_drivers::Target;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long until a daemon is listened to again: one that comes back is to be seen soon.
+const AGAIN: Backoff = Backoff { base: Duration::from_millis(200), max: Duration::from_secs(5), jitter: 0.0 };
 
 /// Which daemon, under which name.
 type Place = (RuntimeRef, Option<String>);
@@ -98,10 +102,12 @@ async fn one(world: &World, wake: &Wakers, target: &Target) {
                     failures = 0;
                     router::daemon_changed(world, wake, &target.runtime).await;
                 }
+                // one that went away is known as such by looking once
+                router::daemon_changed(world, wake, &target.runtime).await;
             }
             Err(error) => tracing::debug!(%error, at = target.runtime.at(), "does not hear of its events"),
         }
         failures += 1;
-        tokio::time::sleep(Backoff { jitter: 0.0, ..Backoff::DEFAULT }.delay(failures, 0.0)).await;
+        tokio::time::sleep(AGAIN.delay(failures, 0.0)).await;
     }
 }

@@ -117,14 +117,17 @@ pub(crate) async fn ask(
 }
 
 /// The places of an environment that is to be on `named`, in the order they are tried; none when nothing is saved so.
-/// `workdir` is the directory it asks for.
+/// `workdir` is the directory it asks for. `is_begun`: it was taken in, so that the one that was named is there for it for as
+/// long as it is there at all; one that is on its way out takes nothing new.
 pub(crate) async fn look(
     world: &World,
     named: &RuntimeRef,
     workdir: Option<&str>,
+    is_begun: bool,
     caller: &CallerContext,
 ) -> Result<Vec<Place>, ReconcileError> {
-    let Some(first) = runtime::find(&world.store, named).await? else { return Ok(Vec::new()) };
+    let first = runtime::find(&world.store, named).await?;
+    let Some(first) = first.filter(|r| is_begun || !runtime::is_leaving(r)) else { return Ok(Vec::new()) };
     let mut list = vec![(named.clone(), Some(first.clone()))];
     for listed in &first.spec.fallback {
         let mut reference = listed.clone();
@@ -159,7 +162,7 @@ fn place(
     driven: bool,
     caller: &CallerContext,
 ) -> Place {
-    let saved = saved.filter(|r| !r.metadata.is_deleting());
+    let saved = saved.filter(|r| if is_named { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) });
     let spec = saved.as_ref().map(|r| r.spec.clone()).unwrap_or_default();
     let (first, second) = if is_named { (original, spec.workdir.as_deref()) } else { (spec.workdir.as_deref(), original) };
     let home = caller.env.get("HOME").map(String::as_str);

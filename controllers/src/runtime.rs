@@ -28,15 +28,20 @@ pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<R
 /// What is saved, for whoever named something that is not.
 pub(crate) async fn saved(world: &World) -> Result<Saved, ReconcileError> {
     let stored = world.store.list::<Runtime>().await?;
-    let names = stored.iter().filter(|r| !r.metadata.is_deleting()).filter_map(|r| r.name().parse::<RuntimeRef>().ok());
+    let names = stored.iter().filter(|r| !is_leaving(r)).filter_map(|r| r.name().parse::<RuntimeRef>().ok());
     let names = names.filter(|r| r.name.is_some()).collect();
     Ok(Saved { path: world.settings.borrow().path.clone(), names })
 }
 
 /// Why its entry of settings.yaml cannot be used, if so.
 pub(crate) fn unreadable(runtime: &Resource<Runtime>) -> Option<String> {
-    let condition = runtime.status.conditions.get(plan::READABLE)?;
+    let condition = runtime.status.conditions.get(condition::SETTINGS_VALID)?;
     (condition.status == hmz_api::ConditionStatus::False).then(|| condition.message.clone())
+}
+
+/// Whether it takes nothing new: it is being deleted, or settings.yaml does not name it any more.
+pub(crate) fn is_leaving(runtime: &Resource<Runtime>) -> bool {
+    runtime.metadata.is_deleting() || runtime.status.conditions.is_false(condition::SAVED)
 }
 
 /// Whether an environment is, or is to be, on a runtime.
@@ -56,15 +61,20 @@ pub(crate) fn holds(environment: &Resource<Environment>, name: &str) -> bool {
 
 /// Whether anything still needs a runtime of that name.
 pub(crate) async fn is_used(store: &Store, name: &str) -> Result<bool, ReconcileError> {
-    if store.list::<Environment>().await?.iter().any(|e| holds(e, name)) {
-        return Ok(true);
-    }
+    Ok(!users(store, name).await?.is_empty())
+}
+
+/// What still needs a runtime of that name, as a person names it: `env/box`, `run/fix`.
+pub(crate) async fn users(store: &Store, name: &str) -> Result<Vec<String>, ReconcileError> {
+    let environments = store.list::<Environment>().await?;
     let runs = store.list::<Run>().await?;
-    Ok(runs.iter().any(|r| {
+    let needs = |r: &&Resource<Run>| {
         !r.status.is_complete()
             && r.status.conditions.is_true(condition::ACCEPTED)
             && r.spec.environments.values().any(|e| e.place().runtime.resource_name() == name)
-    }))
+    };
+    let environments = environments.iter().filter(|e| holds(e, name)).map(|e| format!("env/{}", e.name()));
+    Ok(environments.chain(runs.iter().filter(needs).map(|r| format!("run/{}", r.name()))).collect())
 }
 
 /// The addresses a runtime's environments were started on, newest first, else what `local` meant to whoever called last.

@@ -2,13 +2,15 @@
 //!
 //! A file that cannot be read changes nothing: the last good state stays. An entry that cannot be read keeps its last good
 //! spec and says so in a condition, and so is refused with the place to fix. An entry that is gone is removed once no
-//! environment needs it (the runtime's finalizer waits for that). The default with nothing saved is always there.
+//! environment and no run needs it (until then it says for whom it stays, and takes nothing new); written again meanwhile, it is
+//! as it was. The default with nothing saved is always there.
 
 use crate::core::{Action, ReconcileError, Reconciler};
-use crate::runtime::{self, plan::READABLE};
+use crate::runtime;
 use crate::world::{SettingsSnapshot, World};
 use async_trait::async_trait;
 use hmz_api::condition::ConditionStatus;
+use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
 use hmz_api::kinds::{Runtime, RuntimeSource, RuntimeSpec};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use jiff::Timestamp;
@@ -32,8 +34,14 @@ pub enum Step {
     Delete(String),
 }
 
-/// What is to be done so that the runtimes are as settings.yaml says. Pure.
-pub fn plan(settings: &SettingsSnapshot, there: &[Resource<Runtime>], driven: &[Backend], now: Timestamp) -> Vec<Step> {
+/// What is to be done so that the runtimes are as settings.yaml says. `users` is who still needs a runtime, by its name. Pure.
+pub fn plan(
+    settings: &SettingsSnapshot,
+    there: &[Resource<Runtime>],
+    users: &BTreeMap<String, Vec<String>>,
+    driven: &[Backend],
+    now: Timestamp,
+) -> Vec<Step> {
     let there: BTreeMap<&str, &Resource<Runtime>> = there.iter().map(|r| (r.name(), r)).collect();
     let mut steps = Vec::new();
     for backend in driven {
@@ -54,14 +62,15 @@ pub fn plan(settings: &SettingsSnapshot, there: &[Resource<Runtime>], driven: &[
         runtime.status.source = RuntimeSource::Settings;
         let generation = runtime.metadata.generation.max(1);
         let conditions = &mut runtime.status.conditions;
+        conditions.0.retain(|c| c.kind != SAVED);
         match entry {
             Ok(spec) => {
                 runtime.spec = spec.clone();
-                conditions.0.retain(|c| c.kind != READABLE);
+                conditions.0.retain(|c| c.kind != SETTINGS_VALID);
             }
             Err(why) => {
                 let why = unreadable(reference, why);
-                conditions.set(READABLE, ConditionStatus::False, "Unreadable", why, generation, now);
+                conditions.set(SETTINGS_VALID, ConditionStatus::False, "Unreadable", why, generation, now);
             }
         }
         match before {
@@ -71,25 +80,30 @@ pub fn plan(settings: &SettingsSnapshot, there: &[Resource<Runtime>], driven: &[
             Some(_) => steps.push(Step::Update(Box::new(runtime))),
         }
     }
-    for (name, runtime) in there {
-        let named = settings.runtimes.iter().any(|(reference, _)| reference.resource_name() == name);
-        if runtime.status.source == RuntimeSource::Settings && !named && !runtime.metadata.is_deleting() {
+    for (name, before) in there.into_iter().filter(|(name, runtime)| settings.settled && is_dropped(settings, name, runtime)) {
+        let Some(users) = users.get(name).filter(|users| !users.is_empty()) else {
             steps.push(Step::Delete(name.to_owned()));
+            continue;
+        };
+        let why = format!("settings.yaml does not name it any more; it goes when nothing is on it: {}", users.join(", "));
+        let mut runtime = before.clone();
+        let generation = runtime.metadata.generation;
+        if runtime.status.conditions.set(SAVED, ConditionStatus::False, "InUse", why, generation, now) {
+            steps.push(Step::Update(Box::new(runtime)));
         }
     }
     steps
 }
 
+/// Whether a runtime came from settings.yaml, which does not name it any more.
+fn is_dropped(settings: &SettingsSnapshot, name: &str, runtime: &Resource<Runtime>) -> bool {
+    let named = settings.runtimes.iter().any(|(reference, _)| reference.resource_name() == name);
+    runtime.status.source == RuntimeSource::Settings && !named && !runtime.metadata.is_deleting()
+}
+
 fn unreadable(runtime: &RuntimeRef, why: &str) -> String {
     let (backend, name) = (runtime.backend, runtime.name.as_deref().unwrap_or_default());
-    let what = match backend {
-        Backend::Docker => "docker host",
-        Backend::Swarm => "docker swarm",
-        Backend::Ssh => "ssh host",
-        Backend::AppleContainer => "apple-container host",
-        Backend::Slurm => "Slurm cluster",
-        Backend::Local => "runtime",
-    };
+    let what = backend.noun();
     format!("the {what} '{name}' cannot be read; fix or remove it: runtimes.{backend}.{name} in settings.yaml ({why})")
 }
 
@@ -108,10 +122,13 @@ impl Reconciler for Settings {
         if let Some(problem) = &settings.problem {
             tracing::warn!(%problem, "settings.yaml cannot be read; what it said before stays");
         }
-        let mut waits = false;
         let there = world.store.list::<Runtime>().await?;
         let driven: Vec<Backend> = world.drivers.keys().copied().collect();
-        for step in plan(&settings, &there, &driven, world.clock.now()) {
+        let mut users = BTreeMap::new();
+        for runtime in there.iter().filter(|runtime| is_dropped(&settings, runtime.name(), runtime)) {
+            users.insert(runtime.name().to_owned(), runtime::users(&world.store, runtime.name()).await?);
+        }
+        for step in plan(&settings, &there, &users, &driven, world.clock.now()) {
             match step {
                 Step::Create(runtime) => drop(world.store.create(*runtime).await?),
                 Step::Update(runtime) => {
@@ -120,10 +137,10 @@ impl Reconciler for Settings {
                     stored.status = status;
                     world.store.update_status(stored).await?;
                 }
-                Step::Delete(name) if runtime::is_used(&world.store, &name).await? => waits = true,
                 Step::Delete(name) => drop(world.store.delete::<Runtime>(&name).await?),
             }
         }
+        let waits = users.values().any(|users| !users.is_empty());
         Ok(if waits { Action::requeue(IN_USE) } else { Action::await_change() })
     }
 }
@@ -160,36 +177,55 @@ mod tests {
         let (docker, now) = ([Backend::Docker], Timestamp::UNIX_EPOCH);
         let here = RuntimeRef::named(Backend::Docker, "here");
         let spec = RuntimeSpec { cpus: Some(Cpus::whole(4)), ..RuntimeSpec::default() };
-        let mut settings = SettingsSnapshot { runtimes: vec![(here.clone(), Ok(spec.clone()))], ..SettingsSnapshot::default() };
+        let runtimes = vec![(here.clone(), Ok(spec.clone()))];
+        let mut settings = SettingsSnapshot { runtimes, settled: true, ..SettingsSnapshot::default() };
+        let nobody = BTreeMap::new();
         let manifest = Resource::<Runtime>::new("docker:mine", RuntimeSpec::default());
-        let steps = plan(&settings, std::slice::from_ref(&manifest), &docker, now);
+        let steps = plan(&settings, std::slice::from_ref(&manifest), &nobody, &docker, now);
         assert_eq!(names(&steps), ["create docker Unsaved", "create docker:here Settings"]);
         let there = after(vec![manifest], steps);
-        assert_eq!(plan(&settings, &there, &docker, now), []);
+        assert_eq!(plan(&settings, &there, &nobody, &docker, now), []);
 
         // a file that cannot be read changes nothing
         let broken = SettingsSnapshot { problem: Some("line 3".into()), ..SettingsSnapshot::default() };
-        assert_eq!(plan(&broken, &there, &docker, now), []);
+        assert_eq!(plan(&broken, &there, &nobody, &docker, now), []);
 
         // an entry that cannot be read keeps what it was and says so
         settings.runtimes[0].1 = Err("cpus: not a number".into());
-        let steps = plan(&settings, &there, &docker, now);
+        let steps = plan(&settings, &there, &nobody, &docker, now);
         let [Step::Update(kept)] = steps.as_slice() else { panic!("{steps:?}") };
         assert_eq!(kept.spec, spec);
         let why = runtime::unreadable(kept).unwrap();
         let says = "the docker host 'here' cannot be read; fix or remove it: runtimes.docker.here in settings.yaml";
         assert!(why.starts_with(says), "{why}");
         let there = after(there, steps);
-        assert_eq!(plan(&settings, &there, &docker, now), []);
+        assert_eq!(plan(&settings, &there, &nobody, &docker, now), []);
 
         // and is well again when it can
         settings.runtimes[0].1 = Ok(spec);
-        let steps = plan(&settings, &there, &docker, now);
+        let steps = plan(&settings, &there, &nobody, &docker, now);
         let there = after(there, steps);
         assert!(there.iter().all(|r| runtime::unreadable(r).is_none()));
 
         // what it does not name any more goes; what a manifest made stays
         settings.runtimes.clear();
-        assert_eq!(names(&plan(&settings, &there, &docker, now)), ["delete docker:here"]);
+        assert_eq!(names(&plan(&settings, &there, &nobody, &docker, now)), ["delete docker:here"]);
+        // but not while an editor may be in the middle of a save
+        let unsettled = SettingsSnapshot { settled: false, ..settings.clone() };
+        assert_eq!(plan(&unsettled, &there, &nobody, &docker, now), []);
+
+        // one that is in use says so and stays, takes nothing new, and is as it was when it is named again
+        let users = BTreeMap::from([("docker:here".to_owned(), vec!["env/box".to_owned()])]);
+        let steps = plan(&settings, &there, &users, &docker, now);
+        let [Step::Update(kept)] = steps.as_slice() else { panic!("{steps:?}") };
+        let why = &kept.status.conditions.get(SAVED).unwrap().message;
+        assert_eq!(why, "settings.yaml does not name it any more; it goes when nothing is on it: env/box");
+        assert!(runtime::is_leaving(kept));
+        let there = after(there, steps);
+        assert_eq!(plan(&settings, &there, &users, &docker, now), []);
+        assert_eq!(names(&plan(&settings, &there, &nobody, &docker, now)), ["delete docker:here"]);
+        settings.runtimes = vec![(here, Ok(RuntimeSpec::default()))];
+        let there = after(there.clone(), plan(&settings, &there, &users, &docker, now));
+        assert!(!there.iter().any(runtime::is_leaving));
     }
 }

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(goes, [(1, 1), (3, 1)]);
         // one whose box died is not wanted any more, should its removal have been cut short
         let now = jiff::Timestamp::UNIX_EPOCH;
-        crate::environment::outcome::died(&mut wanted, None, now);
+        crate::environment::outcome::died(&mut wanted, None, None, now);
         assert!(plan("us", &all, &[wanted]).iter().any(|k| k.uid.as_u128() == 1 && k.incarnation == 2));
     }
 }

@@ -161,4 +161,6 @@ pub struct SettingsSnapshot {
     pub problem: Option<String>,
     /// What is wrong beside the entries, such as a backend that is none; those entries are not in `runtimes`.
     pub faults: Vec<String>,
+    /// Whether it has said so for a moment; what it does not name is gone only then.
+    pub settled: bool,
 }

@@ -209,10 +209,17 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.some(1, "Version", s.version.as_ref());
     lines.some(1, "Daemon CPUs", s.cpus);
     lines.some(1, "Daemon memory", s.memory.map(table::memory));
+    if !s.gpus.is_empty() {
+        lines.add(1, "Daemon GPUs", s.gpus.join(", "));
+    }
+    if !s.runtimes.is_empty() {
+        lines.add(1, "OCI runtimes", s.runtimes.join(", "));
+    }
     lines.add(1, "CPUs free", table::free_cpus(r));
     lines.add(1, "Memory free", table::free_memory(r));
-    if !s.gpus.is_empty() {
-        let free: Vec<&str> = s.gpus.iter().filter(|id| !s.held_gpus.contains(id)).map(String::as_str).collect();
+    let gpus = table::gpus(r);
+    if !gpus.is_empty() {
+        let free: Vec<&str> = gpus.iter().filter(|id| !s.held_gpus.contains(id)).map(String::as_str).collect();
         let which = if free.is_empty() { String::new() } else { format!(" ({})", free.join(", ")) };
         lines.add(1, "GPUs free", format!("{}{which}", table::free_gpus(r)));
     }

@@ -4,6 +4,7 @@ use super::age::age;
 use super::clean::{cut, one_line};
 use super::phase;
 use hmz_api::kinds::condition;
+use hmz_api::rest::{SettingsAnswer, SettingsLine};
 use hmz_api::{AnyResource, Cpus, Environment, Flow, Memory, Resource, Run, Runtime};
 use jiff::Timestamp;
 
@@ -81,6 +82,15 @@ pub fn environments<'a>(items: impl IntoIterator<Item = &'a Resource<Environment
     Table { headers, rows: items.into_iter().map(row).collect() }
 }
 
+/// What became of settings.yaml.
+pub fn settings(answer: &SettingsAnswer) -> Table {
+    let headers = vec!["NAME", "CONDITION", "REASON", "MESSAGE"];
+    let row = |line: &SettingsLine| {
+        vec![line.name.clone(), format!("{}={:?}", line.kind, line.status), line.reason.clone(), line.message.clone()]
+    };
+    Table { headers, rows: answer.conditions.iter().map(row).collect() }
+}
+
 /// Runs. Wide adds the agents, the environments and the directory of the journal.
 pub fn runs<'a>(items: impl IntoIterator<Item = &'a Resource<Run>>, wide: bool, now: Timestamp) -> Table {
     let mut headers = vec!["NAME", "FLOW", "STATUS", "AGE"];
@@ -155,9 +165,14 @@ pub fn free_memory(r: &Resource<Runtime>) -> String {
     free(r.spec.memory, r.status.memory, r.status.held_memory, less, memory) + &over
 }
 
+/// The GPUs it hands out: those that were saved, else those its daemon lists.
+pub fn gpus(r: &Resource<Runtime>) -> &[String] {
+    if r.spec.gpus.is_empty() { &r.status.gpus } else { &r.spec.gpus }
+}
+
 /// GPUs free of all, `1/2`; `<none>` where there are none.
 pub fn free_gpus(r: &Resource<Runtime>) -> String {
-    let (all, held) = (&r.status.gpus, &r.status.held_gpus);
+    let (all, held) = (gpus(r), &r.status.held_gpus);
     match (all.len(), held.len()) {
         (0, 0) => NONE.into(),
         (_, _) => format!("{}/{}", all.iter().filter(|id| !held.contains(id)).count(), all.len()),
@@ -199,7 +214,8 @@ pub fn handed_out(r: &Resource<Runtime>) -> String {
 
 /// Runtimes. Wide adds what is handed out, where each was declared and the daemon's version.
 pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide: bool, now: Timestamp) -> Table {
-    let mut headers = vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "GPUS", "CONTAINERS", "REACHABLE", "AGE"];
+    let mut headers =
+        vec!["NAME", "ENDPOINT", "HARNESS", "CPUS", "MEMORY", "GPUS", "CONTAINERS", "REACHABLE", "SUFFICIENT", "AGE"];
     if wide {
         headers.extend(["HANDED-OUT", "SOURCE", "VERSION"]);
     }
@@ -213,6 +229,7 @@ pub fn runtimes<'a>(items: impl IntoIterator<Item = &'a Resource<Runtime>>, wide
             free_gpus(r),
             containers(r),
             phase::status(&r.status.conditions, condition::REACHABLE).to_owned(),
+            phase::status(&r.status.conditions, condition::SUFFICIENT).to_owned(),
             age(r.metadata.creation_timestamp, now),
         ];
         if wide {

@@ -112,6 +112,8 @@ fn world() -> Vec<AnyResource> {
         r.status.version = Some("29.4.3".into());
         r.status.cpus = Some(Cpus::whole(64));
         r.status.memory = Some(Memory::from_bytes(2_163_589_754_880));
+        r.status.gpus = vec!["0".into(), "1".into()];
+        r.status.runtimes = vec!["nvidia".into(), "runc".into()];
         r.status.held_cpus = Some(Cpus::from_millis(2500));
         r.status.held_memory = Some(Memory::from_bytes(4 << 30));
         r.status.containers = Some(1);
@@ -124,7 +126,6 @@ fn world() -> Vec<AnyResource> {
             gpus: vec!["0".into()],
             run: Some("fix-add".into()),
         }];
-        r.status.gpus = vec!["0".into(), "1".into()];
         r.status.held_gpus = vec!["0".into()];
     }
     vec![run, waiting, ready, pulling, runtime, unsaved, flow]

@@ -1,7 +1,7 @@
 //! `hmz controller`: the daemon, in the foreground or (started by a verb) in the background.
 
 use crate::cli;
-use crate::edge;
+use crate::{edge, guest};
 use hmz_api::Error;
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ fn serve(args: &cli::Controller, verbose: u8) -> Result<ExitCode, Error> {
         .enable_all()
         .build()
         .map_err(|e| edge::io("could not start", &e))?;
-    let config = hmz_server::Config { paths, env: edge::environment(), ends_when_idle: args.background };
+    let config = hmz_server::Config { paths, env: edge::environment(), guest: guest::program(), ends_when_idle: args.background };
     let background = args.background;
     let done = runtime.block_on(hmz_server::serve(config, move |state| {
         if background {

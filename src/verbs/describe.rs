@@ -12,6 +12,10 @@ use std::process::ExitCode;
 /// # Errors
 /// When the named thing is not there.
 pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
+    if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.name.is_none() {
+        show::print(&show::settings_at_length(&client.settings().await?));
+        return Ok(ExitCode::SUCCESS);
+    }
     let (kind, name) = name::one(&args.what, args.name.as_deref())?;
     let found = client.get(kind, &name).await?;
     show::print(&show::describe(&found));

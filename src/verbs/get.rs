@@ -25,6 +25,13 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         show::print(&show::listing(&found, args.output)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.names.is_empty() {
+        if args.watch {
+            return Err(Error::usage("settings cannot be watched; the runtimes they declare can: hmz get runtimes -w"));
+        }
+        show::print(&show::settings(&client.settings().await?, args.output)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     // get env/a run/b
     if args.what.contains('/') && !args.names.is_empty() {
         if args.watch {

@@ -6,6 +6,7 @@ use crate::edge;
 use crate::verbs::name;
 use hmz_api::kinds::condition;
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use hmz_api::{Environment, Error, Resource};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -54,8 +55,10 @@ fn address(environment: &Resource<Environment>) -> Result<BoxAddress, Error> {
     Ok(BoxAddress {
         environment: environment.name().to_owned(),
         used: status.used.as_ref().map(ToString::to_string).unwrap_or_default(),
-        socket: format!("{}/{}", said(&status.socket_dir)?, hmz_wire::SOCKET_NAME),
-        pid: status.pid.ok_or_else(missing)?,
+        link: Link::Direct {
+            socket: format!("{}/{}", said(&status.socket_dir)?, hmz_wire::SOCKET_NAME),
+            pid: status.pid.ok_or_else(missing)?,
+        },
         workdir: said(&status.workdir)?,
         scratch: said(&status.scratch)?,
     })

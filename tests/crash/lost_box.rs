@@ -26,17 +26,26 @@ fn run_fails(remove: impl FnOnce(&Scene, &str)) -> String {
 
 #[test]
 fn a_run_fails_when_its_box_is_killed() {
-    run_fails(|_, container| drop(docker::docker(&["kill", container])));
+    // a run's box removes itself when it ends, so that the two are one
+    let message = run_fails(|_, container| drop(docker::docker(&["kill", container])));
+    assert!(message.ends_with("; the box was removed by somebody"), "{message}");
+}
+
+#[test]
+fn a_run_fails_when_its_box_is_stopped() {
+    let message = run_fails(|_, container| drop(docker::docker(&["stop", container])));
+    assert!(message.ends_with("; the box was stopped, by somebody or with its daemon"), "{message}");
 }
 
 #[test]
 fn a_run_fails_when_its_box_is_removed_by_the_users_recipe() {
-    run_fails(|scene, _| {
+    let message = run_fails(|scene, _| {
         // the recipe as the user has it, but that it leaves the boxes of other tests alone
         let label = scene.home.label().unwrap();
         let recipe = format!("docker rm -f $(docker ps -q --filter label=humanize=$(id -u) --filter label={label})");
         let _ = scene.home.shell(&recipe).run().ok();
     });
+    assert!(message.ends_with("; the box was removed by somebody"), "{message}");
 }
 
 #[test]
@@ -46,7 +55,7 @@ fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     scene.condition("env/e", "Ready", "True");
     docker::docker(&["kill", &scene.container()]);
     let (reason, message) = scene.condition("env/e", "Ready", "False");
-    assert!(!reason.is_empty() && message.contains("killed by signal 9"), "{reason}: {message}");
+    assert!(reason == "KilledByHand" && message.contains("killed by signal 9"), "{reason}: {message}");
     let described = scene.home.hmz(["describe", "env/e"]).run().ok();
     assert!(described.out().contains(&reason), "{described}");
     // what died is removed, and nothing is started in its place
@@ -58,9 +67,19 @@ fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     scene.condition("env/removed", "Ready", "True");
     docker::docker(&["rm", "-f", &scene.container()]);
     let (reason, message) = scene.condition("env/removed", "Ready", "False");
-    assert!(!reason.is_empty() && !message.is_empty(), "{reason}: {message}");
+    // a removal begins with a kill; where it takes its time, that is what is seen
+    assert!(["RemovedByHand", "KilledByHand"].contains(&reason.as_str()), "{reason}: {message}");
     let _ = scene.home.hmz(["delete", "env/removed"]).run().ok();
     scene.assert_nothing_left();
+
+    let _ = scene.apply(&scene.environment_manifest("stopped", "")).ok();
+    scene.condition("env/stopped", "Ready", "True");
+    docker::docker(&["stop", &scene.container()]);
+    let (reason, message) = scene.condition("env/stopped", "Ready", "False");
+    assert_eq!((reason.as_str(), message.as_str()), ("Stopped", "the box was stopped, by somebody or with its daemon"));
+    // its share is given back though it is still declared
+    scene.assert_nothing_left();
+    let _ = scene.home.hmz(["delete", "env/stopped"]).run().ok();
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn a_link_in_place_of_a_sessions_scratch_opens_nothing() {
     // the moment is short: whoever tries often enough finds it, so a few sessions are tried on
     let thief = format!(
         "import os, sys, time\nif os.fork(): sys.exit()\nos.setsid()\nfor n in (0, 1, 2): os.close(n)\nopen('thief', 'w').close()\nbase = \
-         [d for d in os.listdir('/tmp') if d.startswith('hmz-')]\nroot = '/tmp/' + base[0] + '/b'\ns = root + '/' + os.listdir(root)[0] + '/s'\n\
+         [d for d in os.listdir('/tmp') if d.startswith('hmz-')]\ns = '/tmp/' + base[0]\nfor _ in 'ab': s += '/' + os.listdir(s)[0]\ns += '/s'\n\
          while True:\n for d in os.listdir(s):\n  p = s + '/' + d\n  if d.startswith('moved') or os.path.islink(p): continue\n  try:\n   \
          os.rename(p, s + '/moved' + d)\n   os.symlink('{}', p)\n   open('stolen', 'a').write('x')\n  except OSError: pass\n",
         victim.display()

@@ -1,15 +1,16 @@
 //! Seeing what an environment's plan needs.
 
-use super::plan::{Boxes, Observed, Owner, owner_run, target_of, workdir};
+use super::outcome;
+use super::plan::{Boxes, Observed, Owner, address_of, is_down, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::placement;
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::World;
 use hmz_api::Resource;
-use hmz_api::kinds::condition::RUNNING;
-use hmz_api::kinds::{Environment, Run};
-use hmz_drivers::Purpose;
+use hmz_api::kinds::condition::{CREATED, RUNNING, SCHEDULED};
+use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec};
+use hmz_drivers::{BoxState, Ending, Purpose};
 
 /// Looks. `known` is what a step of this very pass saw of the daemon; it is not asked again then.
 pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxes>) -> Result<Observed, ReconcileError> {
@@ -18,7 +19,9 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     let unreadable = saved.as_ref().and_then(runtime::unreadable);
     let going = env.metadata.is_deleting();
     // one that is on its way out takes nothing new, and is still there for what it has
-    let runtime = saved.filter(|r| env.status.container_id.is_some() || going || !r.metadata.is_deleting()).map(|r| r.spec);
+    let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
+    let takes = |r: &Resource<Runtime>| if begun { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) };
+    let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);
     let owner = owner(world, env).await?;
     let caller = env.metadata.uid.and_then(|uid| world.callers.get(uid));
     let caller = caller.or_else(|| owner_run(env).and_then(|o| world.callers.get(o.uid)));
@@ -27,6 +30,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         None if going || env.status.container_id.is_none() => Boxes::NotAsked,
         None => ask(world, env, runtime.as_ref()).await,
     };
+    let ending = ending(world, env, runtime.as_ref(), &boxes).await;
     let unreadable = match (unreadable, &runtime) {
         (None, Some(spec)) if !going && env.status.container_id.is_none() => match workdir(env, spec) {
             Ok(dir) => world.files.refusal(&dir, &caller.clone().unwrap_or_default()).await,
@@ -39,7 +43,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         Vec::new()
     } else {
         let caller = caller.clone().unwrap_or_default();
-        placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), &caller).await?
+        placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), begun, &caller).await?
     };
     Ok(Observed {
         now: world.clock.now(),
@@ -49,10 +53,15 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         places,
         asked: Vec::new(),
         unreadable,
+        settings: {
+            let settings = world.settings.borrow();
+            settings.problem.iter().chain(&settings.faults).cloned().collect()
+        },
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),
         owner,
         boxes,
+        ending,
     })
 }
 
@@ -67,7 +76,34 @@ async fn owner(world: &World, env: &Resource<Environment>) -> Result<Owner, Reco
     })
 }
 
-async fn ask(world: &World, env: &Resource<Environment>, runtime: Option<&hmz_api::kinds::RuntimeSpec>) -> Boxes {
+/// What the daemon remembers of the end of its box, when that does not run.
+async fn ending(world: &World, env: &Resource<Environment>, runtime: Option<&RuntimeSpec>, boxes: &Boxes) -> Option<Ending> {
+    let (Boxes::Seen(None | Some(BoxState::Exited(_))), Some(id)) = (boxes, &env.status.container_id) else { return None };
+    let target = target_of(env, runtime);
+    // an explanation that cannot be had changes nothing else
+    world.drivers.get(&target.runtime.backend)?.ending(&target, id).await.ok().flatten()
+}
+
+/// Why the box of a run's environment does not run, when its guest does not answer any more: one sentence. `None`: it is there,
+/// or nobody can tell.
+pub(crate) async fn lost(world: &World, env: &Resource<Environment>) -> Option<String> {
+    if is_down(env) {
+        return env.status.conditions.get(CREATED).map(|c| c.message.clone());
+    }
+    let (address, id) = (address_of(env)?, env.status.container_id.as_ref()?);
+    if world.probe.check(&address).await.is_ok() {
+        return None;
+    }
+    let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
+    let runtime = runtime::find(&world.store, used).await.ok()?.map(|r| r.spec);
+    let target = target_of(env, runtime.as_ref());
+    let ending = world.drivers.get(&target.runtime.backend)?.ending(&target, id).await.ok()?;
+    let Boxes::Seen(state) = ask(world, env, runtime.as_ref()).await else { return None };
+    let runs = matches!(state, Some(BoxState::Created | BoxState::Running(_)));
+    (!runs).then(|| outcome::death(state.as_ref(), ending.as_ref(), env.status.lease_seconds).1)
+}
+
+async fn ask(world: &World, env: &Resource<Environment>, runtime: Option<&RuntimeSpec>) -> Boxes {
     let target = target_of(env, runtime);
     let Some(driver) = world.drivers.get(&target.runtime.backend) else {
         return Boxes::Unreachable(format!("{} is not driven by this version", target.runtime.backend));

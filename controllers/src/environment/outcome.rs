@@ -5,7 +5,7 @@ use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
 use hmz_api::kinds::{Environment, PassedFor, PassedOver, Share};
-use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
+use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::Timestamp;
 
 /// Reason: it cannot be as declared.
@@ -20,6 +20,10 @@ pub const PASSED_OVER: &str = "PassedOver";
 pub const INSUFFICIENT: &str = "Insufficient";
 /// Reason: the kernel killed the box for memory.
 pub const OUT_OF_MEMORY: &str = "OutOfMemory";
+/// Reason: the box was asked to end through its daemon, or because that was stopped itself.
+pub const STOPPED: &str = "Stopped";
+/// Reason: somebody killed the box.
+pub const KILLED_BY_HAND: &str = "KilledByHand";
 /// Reason: the box's first process ended.
 pub const EXITED: &str = "Exited";
 /// Reason: somebody removed the box.
@@ -31,7 +35,7 @@ pub const GUEST_SILENT: &str = "GuestSilent";
 
 /// Whether a reason says that a box ended.
 pub fn is_death(reason: &str) -> bool {
-    [OUT_OF_MEMORY, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+    [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
 }
 
 /// Sets a condition at the environment's generation.
@@ -211,22 +215,68 @@ pub fn probed(env: &mut Resource<Environment>, answer: &Result<(), String>, now:
 }
 
 /// Its box is not running any more.
-pub fn died(env: &mut Resource<Environment>, state: Option<&BoxState>, now: Timestamp) {
-    let (reason, message) = match state {
-        Some(BoxState::Exited(exit)) => ending(exit),
-        None if env.status.lease_seconds.is_none() => (REMOVED_BY_HAND, "the box was removed by somebody".into()),
-        None => (UNKNOWN, "the box is gone: it was removed, or ended itself without an owner".into()),
-        Some(BoxState::Created | BoxState::Running(_)) => (UNKNOWN, "the box does not run".into()),
-    };
+pub fn died(env: &mut Resource<Environment>, state: Option<&BoxState>, ending: Option<&Ending>, now: Timestamp) {
+    let (reason, message) = death(state, ending, env.status.lease_seconds);
     down(env, reason, &message, now);
 }
 
-fn ending(exit: &Exit) -> (&'static str, String) {
-    match (exit.oom, exit.code) {
-        (true, _) => (OUT_OF_MEMORY, "the box was killed for want of memory".into()),
-        (false, None) => (UNKNOWN, "the box ended, and the daemon does not know how".into()),
-        (false, Some(code)) if (129..=192).contains(&code) => (EXITED, format!("the box was killed by signal {}", code - 128)),
-        (false, Some(code)) => (EXITED, format!("the box ended with status {code}")),
+/// Why a box is not running any more, from its state, if it is there, and from what is remembered of its end: the reason and
+/// one sentence. What is not known is not guessed.
+pub fn death(state: Option<&BoxState>, ending: Option<&Ending>, lease: Option<u64>) -> (&'static str, String) {
+    match state {
+        // of a box that removes itself it is chance whether it is there still
+        Some(BoxState::Exited(_)) if lease.is_some() && ending.is_some() => gone(ending, lease),
+        Some(BoxState::Exited(_)) if ending.is_some_and(|e| e.removed) => gone(ending, lease),
+        Some(BoxState::Exited(exit)) => ended(exit, ending).unwrap_or_else(|| by_status(exit.code)),
+        Some(BoxState::Created | BoxState::Running(_)) => (UNKNOWN, "the box does not run".into()),
+        None => gone(ending, lease),
+    }
+}
+
+/// The end of a box that is there, when more than its status is known.
+fn ended(exit: &Exit, ending: Option<&Ending>) -> Option<(&'static str, String)> {
+    let code = exit.code.or(ending.and_then(|e| e.code));
+    let killed = matches!(code, None | Some(137));
+    match ending {
+        Some(e) if e.stopped => Some((STOPPED, "the box was stopped, by somebody or with its daemon".into())),
+        Some(e) if e.killed && killed => Some((KILLED_BY_HAND, "the box was killed by signal 9, which somebody sent".into())),
+        // that something was killed for memory says nothing of an end that came otherwise
+        Some(Ending { oom: true, .. }) if killed => Some(out_of_memory()),
+        _ if exit.oom && killed => Some(out_of_memory()),
+        _ => None,
+    }
+}
+
+fn out_of_memory() -> (&'static str, String) {
+    (OUT_OF_MEMORY, "the box was killed for want of memory".into())
+}
+
+/// The end of one of which nobody says who ended it.
+fn by_status(code: Option<i64>) -> (&'static str, String) {
+    match code {
+        None => (UNKNOWN, "the box ended, and the daemon does not know how".into()),
+        Some(137) => (UNKNOWN, "the box was killed by signal 9, and the daemon does not know by whom".into()),
+        Some(code) if (129..=192).contains(&code) => (EXITED, format!("the box was killed by signal {}", code - 128)),
+        Some(code) => (EXITED, format!("the box ended with status {code}")),
+    }
+}
+
+/// One that is not there any more. A box with a lease removes itself at its end, whatever ended it.
+fn gone(ending: Option<&Ending>, lease: Option<u64>) -> (&'static str, String) {
+    let removed = (REMOVED_BY_HAND, "the box was removed by somebody".to_owned());
+    let Some(lease) = lease else { return removed };
+    let Some(ending) = ending else {
+        return (UNKNOWN, "the box is gone: it was removed, or ended itself without an owner".into());
+    };
+    let exit = Exit { code: ending.code, oom: false, at: None };
+    match ended(&exit, Some(ending)) {
+        // of one that removes itself these two are the same
+        Some((KILLED_BY_HAND, _)) => removed,
+        Some(known) => known,
+        None if ending.code == Some(0) => {
+            (EXITED, format!("the box ended with status 0, as one does that has had no owner for {lease} s"))
+        }
+        None => by_status(ending.code),
     }
 }
 

@@ -12,10 +12,12 @@ use hmz_api::kinds::{
     DefaultRequest, Environment, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
 };
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
-use hmz_drivers::{BoxKey, BoxState, Target, Want};
+use hmz_drivers::{BoxKey, BoxState, Ending, Target, Want};
 use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -54,6 +56,8 @@ pub struct Observed {
     pub asked: Vec<PassedOver>,
     /// Why its entry in settings.yaml cannot be used, if so.
     pub unreadable: Option<String>,
+    /// What is wrong with settings.yaml beside its entries: why a runtime may be missing.
+    pub settings: Vec<String>,
     /// Whether its backend has a driver.
     pub driven: bool,
     /// What `local` means to whoever asked.
@@ -62,6 +66,8 @@ pub struct Observed {
     pub owner: Owner,
     /// What is on the daemon.
     pub boxes: Boxes,
+    /// What the daemon remembers of the end of one that does not run.
+    pub ending: Option<Ending>,
 }
 
 /// The run that owns an environment.
@@ -186,8 +192,7 @@ pub fn address_of(environment: &Resource<Environment>) -> Option<BoxAddress> {
     Some(BoxAddress {
         environment: environment.metadata.name.clone(),
         used: status.used.as_ref()?.resource_name(),
-        socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?),
-        pid: status.pid?,
+        link: Link::Direct { socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?), pid: status.pid? },
         workdir: status.workdir.clone()?,
         scratch: status.scratch.clone()?,
     })
@@ -283,7 +288,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             answer(env, seen, restarted)
         }
         Boxes::Seen(other) => {
-            outcome::died(env, other.as_ref(), seen.now);
+            outcome::died(env, other.as_ref(), seen.ending.as_ref(), seen.now);
             Step::Discard(target, key)
         }
     }
@@ -321,7 +326,7 @@ pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Times
     }
     // often at first, when a guest is about to be there, then more and more rarely
     let waited = status.conditions.get(CREATED).map_or(Duration::ZERO, |c| age(c.last_transition_time, now));
-    Action::requeue((waited / 4).clamp(Duration::from_millis(10), Duration::from_secs(5)))
+    Action::requeue((waited / 4).clamp(Duration::from_millis(2), Duration::from_secs(5)))
 }
 
 /// Its box died.
@@ -365,7 +370,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let Some(runtime) = &seen.runtime else {
         let near = seen.saved.near(&wanted).map(|near| format!("did you mean {}?", near.at()));
         let hints = near.into_iter().chain([seen.saved.entry(&wanted)]);
-        let why = refusal::message(&hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint));
+        let error = hints.fold(Error::refused(not_saved(&wanted, None)), Error::hint);
+        let missing = BTreeMap::from([(wanted, None)]);
+        let why = refusal::message(&refusal::with_settings(error, &missing, &seen.settings, false));
         outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
         return Step::Wait(Action::await_change());
     };

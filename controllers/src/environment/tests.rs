@@ -7,7 +7,7 @@ use crate::placement::Place;
 use crate::target::Saved;
 use hmz_api::kinds::{Endpoint, Environment, EnvironmentSpec, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share};
 use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
-use hmz_drivers::{BoxState, DriverError, Exit, GuestFiles, Started};
+use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
@@ -30,10 +30,12 @@ fn seen(now: i64) -> Observed {
         places: Vec::new(),
         asked: Vec::new(),
         unreadable: None,
+        settings: Vec::new(),
         driven: true,
         local_endpoint: None,
         owner: Owner::Nobody,
         boxes: Boxes::NotAsked,
+        ending: None,
     }
 }
 
@@ -201,6 +203,50 @@ fn deaths_and_healing() {
     insta::assert_snapshot!(out.join("\n\n"));
 }
 
+#[test]
+fn the_reason_of_a_death_is_what_is_known_and_no_more() {
+    let exited = |code: Option<i64>, oom: bool| Some(BoxState::Exited(Exit { code, oom, at: None }));
+    let ending = |code, oom, stopped, killed| Some(Ending { code: Some(code), oom, stopped, killed, removed: false });
+    let removed = Some(Ending { code: Some(137), killed: true, removed: true, ..Ending::default() });
+    let lease = Some(120);
+    for (state, ending, lease, reason) in [
+        // there still
+        (exited(Some(0), false), ending(0, false, true, false), None, "Stopped"),
+        (exited(Some(137), false), ending(137, false, true, true), None, "Stopped"),
+        (exited(Some(137), false), ending(137, false, false, true), None, "KilledByHand"),
+        (exited(Some(137), false), ending(137, true, false, false), None, "OutOfMemory"),
+        (exited(Some(137), true), None, None, "OutOfMemory"),
+        (exited(None, true), None, None, "OutOfMemory"),
+        // a command in it was, some time, and then somebody else did it, or it ended by itself
+        (exited(Some(137), true), ending(137, true, false, true), None, "KilledByHand"),
+        (exited(Some(1), true), None, None, "Exited"),
+        (exited(Some(137), false), ending(137, false, false, false), None, "Unknown"),
+        (exited(Some(137), false), None, None, "Unknown"),
+        (exited(Some(139), false), None, None, "Exited"),
+        (exited(Some(3), false), ending(3, false, false, false), None, "Exited"),
+        (exited(None, false), None, None, "Unknown"),
+        // about to be gone
+        (exited(Some(137), false), removed, None, "RemovedByHand"),
+        (exited(Some(137), false), ending(137, false, false, true), lease, "RemovedByHand"),
+        (exited(Some(0), false), ending(0, false, false, false), lease, "Exited"),
+        (exited(Some(0), false), None, lease, "Exited"),
+        // gone
+        (None, None, None, "RemovedByHand"),
+        (None, ending(137, false, false, true), None, "RemovedByHand"),
+        (None, ending(137, false, false, true), lease, "RemovedByHand"),
+        (None, ending(0, false, true, false), lease, "Stopped"),
+        (None, ending(137, true, false, false), lease, "OutOfMemory"),
+        (None, ending(0, false, false, false), lease, "Exited"),
+        (None, ending(1, false, false, false), lease, "Exited"),
+        (None, ending(137, false, false, false), lease, "Unknown"),
+        (None, None, lease, "Unknown"),
+    ] {
+        let (said, message) = outcome::death(state.as_ref(), ending.as_ref(), lease);
+        assert_eq!(said, reason, "{state:?} {ending:?} {lease:?}: {message}");
+        assert!(outcome::is_death(said) && message.starts_with("the box "), "{message}");
+    }
+}
+
 fn owned_ready() -> Resource<Environment> {
     let mut env = owned(ready());
     env.status.lease_seconds = Some(120);
@@ -334,7 +380,7 @@ fn the_way_down_a_list() {
     changed.spec.runtime = RuntimeRef::named(Backend::Docker, "other");
     says("another runtime is named", &changed, &up_there(9));
     up.spec.restart = RestartPolicy::Always;
-    outcome::died(&mut up, None, at(60));
+    outcome::died(&mut up, None, None, at(60));
     outcome::discarded(&mut up);
     outcome::next_incarnation(&mut up, at(61));
     says("the next one", &up, &with_list(62));

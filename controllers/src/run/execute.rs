@@ -190,7 +190,11 @@ async fn schedule(
 
 /// There is no room: the plan says what that means.
 async fn settle(world: &World, mut run: Resource<Run>, message: &str, could_fit: bool) -> Result<Next, ReconcileError> {
+    let error = look::with_settings(world, &run, Error::refused(message)).await?;
     let step = no_room(&mut run, message, could_fit, world.clock.now());
+    if run.status.is_complete() && !error.hints.is_empty() {
+        complete(&mut run, Outcome::Refused, &refusal::message(&error), world.clock.now());
+    }
     world.store.update_status(run).await?;
     match step {
         Step::Wait(action) => Ok(Next::Done(action)),

@@ -4,11 +4,12 @@ use super::plan::{Observed, environment_name, under};
 use super::refusal::{Runtimes, harness_on};
 use super::walk::Walk;
 use crate::core::ReconcileError;
-use crate::environment::plan::owner_run;
+use crate::environment::{self, plan::owner_run};
 use crate::placement;
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::{RunnerState, World};
+use hmz_api::journal::Outcome;
 use hmz_api::kinds::annotation::CWD;
 use hmz_api::kinds::condition::ACCEPTED;
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
@@ -36,10 +37,13 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             taken.push(env.metadata.name);
         }
     }
-    let settings = {
-        let settings = world.settings.borrow();
-        settings.problem.iter().chain(&settings.faults).cloned().collect()
-    };
+    let mut lost = Vec::new();
+    if let (false, Some((_, RunnerState::Ended(Outcome::Failed, _)))) = (complete, &runner) {
+        for env in owned.values() {
+            lost.extend(environment::look::lost(world, env).await);
+        }
+    }
+    let (settings, settings_broken) = faults(world);
     let mut runtimes = BTreeMap::new();
     let mut saved = Saved::default();
     let mut flow = None;
@@ -51,7 +55,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             let found = runtime::find(&world.store, &reference).await?;
             runtimes.insert(reference, found);
         }
-        if runtimes.values().any(Option::is_none) {
+        if runtimes.values().any(|found| found.as_ref().is_none_or(runtime::is_leaving)) {
             saved = runtime::saved(world).await?;
         } else {
             saved.path = world.settings.borrow().path.clone();
@@ -63,7 +67,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         }
         for (role, request) in &run.spec.environments {
             let asked = request.place();
-            let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), &caller).await?;
+            let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), true, &caller).await?;
             if let Ok(flow) = &found {
                 for place in of_role.iter_mut().skip(1) {
                     place.harness = harness_on(run, flow, role, &place.runtime, &place.spec);
@@ -84,11 +88,33 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         settings,
         places,
         walk: Walk::default(),
+        settings_broken,
         owned,
         taken,
         runner,
+        lost,
         caller,
     })
+}
+
+/// What is wrong with settings.yaml beside its entries, and whether it cannot be read at all.
+fn faults(world: &World) -> (Vec<String>, bool) {
+    let settings = world.settings.borrow();
+    (settings.problem.iter().chain(&settings.faults).cloned().collect(), settings.problem.is_some())
+}
+
+/// A refusal of a run, with what is wrong with settings.yaml where that may be why.
+pub async fn with_settings(world: &World, run: &Resource<Run>, error: Error) -> Result<Error, ReconcileError> {
+    let (faults, is_broken) = faults(world);
+    let mut runtimes = BTreeMap::new();
+    if is_broken {
+        for request in run.spec.environments.values() {
+            let reference = request.place().runtime;
+            let found = runtime::find(&world.store, &reference).await?;
+            runtimes.insert(reference, found);
+        }
+    }
+    Ok(super::refusal::with_settings(error, &runtimes, &faults, is_broken))
 }
 
 /// Whether each box may be given the directory it asks for.

@@ -51,6 +51,8 @@ pub struct Observed {
     pub saved: Saved,
     /// What is wrong with settings.yaml, beside entries that are there: why a runtime may be missing.
     pub settings: Vec<String>,
+    /// Whether the file cannot be read at all, so that each runtime it declares is as it was when it could be.
+    pub settings_broken: bool,
     /// Where each of its environments may be put, in the order that is tried, by the environment's name.
     pub places: BTreeMap<String, Vec<Place>>,
     /// What was asked of them in this pass.
@@ -61,6 +63,8 @@ pub struct Observed {
     pub taken: Vec<String>,
     /// Its runner, when there is one or one may be there.
     pub runner: Option<(String, RunnerState)>,
+    /// Why boxes of it do not run any more, a sentence each; looked for once its runner says that it failed.
+    pub lost: Vec<String>,
     /// What the verb passed along.
     pub caller: CallerContext,
 }
@@ -199,7 +203,7 @@ fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
             let kill = remaining(asked, GRACE, seen.now).is_none();
             return Step::EndRunner { runner: runner.clone(), kill };
         }
-        Some((_, state @ RunnerState::Ended(..))) if !run.status.is_complete() => ended(run, state, seen.now),
+        Some((_, state @ RunnerState::Ended(..))) if !run.status.is_complete() => ended(run, seen, state),
         _ if !run.status.is_complete() => complete(run, Outcome::Cancelled, "it was deleted", seen.now),
         _ => {}
     }
@@ -244,7 +248,7 @@ fn cancel(run: &mut Resource<Run>, seen: &Observed, asked: Timestamp) -> Step {
             Step::Again
         }
         Some((_, state)) => {
-            ended(run, state, seen.now);
+            ended(run, seen, state);
             Step::Again
         }
         None => {
@@ -254,11 +258,16 @@ fn cancel(run: &mut Resource<Run>, seen: &Observed, asked: Timestamp) -> Step {
     }
 }
 
-fn ended(run: &mut Resource<Run>, state: &RunnerState, now: Timestamp) {
+fn ended(run: &mut Resource<Run>, seen: &Observed, state: &RunnerState) {
     match state {
         RunnerState::Alive => {}
-        RunnerState::Ended(how, message) => complete(run, *how, message, now),
-        RunnerState::Died => complete(run, Outcome::Failed, "the run's runner died", now),
+        RunnerState::Ended(Outcome::Failed, message) => {
+            // the runner sees that a box is gone, and the daemon knows why
+            let parts: Vec<&str> = std::iter::once(message).chain(&seen.lost).map(String::as_str).collect();
+            complete(run, Outcome::Failed, &parts.join("; "), seen.now);
+        }
+        RunnerState::Ended(how, message) => complete(run, *how, message, seen.now),
+        RunnerState::Died => complete(run, Outcome::Failed, "the run's runner died", seen.now),
     }
 }
 
@@ -270,7 +279,7 @@ fn follow(run: &mut Resource<Run>, seen: &Observed, runner: &str, state: &Runner
         set(run, RUNNING, True, "Started", "", seen.now);
         return Step::Wait(Action::requeue(FOLLOW));
     }
-    ended(run, state, seen.now);
+    ended(run, seen, state);
     Step::Again
 }
 
@@ -284,7 +293,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     };
     if !run.status.conditions.is_true(ACCEPTED) {
         let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven, &seen.saved)
-            .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings))
+            .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings, seen.settings_broken))
             .and_then(|()| seen.agents.clone());
         if let Err(error) = checked {
             return refuse(run, &error, now);

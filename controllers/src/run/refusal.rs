@@ -4,7 +4,7 @@ use crate::target::{Saved, not_saved, unsupported};
 use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::EnvSpec;
 use hmz_api::kinds::condition::COMPLETE;
-use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSpec, Step};
+use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSource, RuntimeSpec, Step};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_manifest::nearest;
 use std::collections::BTreeMap;
@@ -63,13 +63,18 @@ pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: 
     Ok(())
 }
 
-/// The same refusal, with what is wrong with settings.yaml where that may be why a runtime is missing.
-pub fn with_settings(mut error: Error, runtimes: &Runtimes, faults: &[String]) -> Error {
-    if faults.is_empty() || runtimes.values().all(Option::is_some) {
+/// The same refusal, with what is wrong with settings.yaml where that may be why: a runtime is missing, or one that settings.yaml
+/// declares is as it was when the file could be read.
+pub fn with_settings(mut error: Error, runtimes: &Runtimes, faults: &[String], is_broken: bool) -> Error {
+    let missing = runtimes.values().any(Option::is_none);
+    let stale = is_broken && runtimes.values().flatten().any(|r| r.status.source == RuntimeSource::Settings);
+    if faults.is_empty() || !(missing || stale) {
         return error;
     }
-    // what to write there is no help while the file cannot be read
-    error.hints.clear();
+    if missing {
+        // what to write there is no help while the file cannot be read
+        error.hints.clear();
+    }
     faults.iter().fold(error, |error, fault| error.hint(format!("settings.yaml is not read as it stands: {fault}")))
 }
 
@@ -132,7 +137,7 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     };
     let refused = |why: String| Err(Error::refused(format!("{item}{why}")));
     let is_driven = driven.contains(&place.runtime.backend);
-    let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).filter(|r| !r.metadata.is_deleting());
+    let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).filter(|r| !crate::runtime::is_leaving(r));
     if is_driven && saved.is_none() {
         let near = names.near(&place.runtime).map(|near| match request {
             EnvironmentRequest::Text(spec) => format!("-e {role}={}", EnvSpec { runtime: near.clone(), ..spec.clone() }),

@@ -155,9 +155,11 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         settings: Vec::new(),
         places: BTreeMap::new(),
         walk: Walk::default(),
+        settings_broken: false,
         owned: BTreeMap::new(),
         taken: Vec::new(),
         runner: None,
+        lost: Vec::new(),
         caller: CallerContext { docker_endpoint: Some("unix:///d.sock".into()), ..CallerContext::default() },
     }
 }
@@ -258,7 +260,7 @@ fn an_environment_that_will_not_be_ends_the_run() {
     outcome::pull_failed(&mut refused, &no, at(1));
     says("its image cannot be had", &with(seen(2, &run), &refused));
     let mut died = env.clone();
-    outcome::died(&mut died, None, at(1));
+    outcome::died(&mut died, None, None, at(1));
     says("its box died", &with(seen(2, &run), &died));
     let mut going = env;
     going.metadata.deletion_timestamp = Some(at(1));
@@ -267,6 +269,20 @@ fn an_environment_that_will_not_be_ends_the_run() {
     let no_flow = Observed { flow: Some(Err(Error::refused("there is no flow 'boxed'"))), ..seen(2, &run) };
     says("its flow is gone", &no_flow);
     insta::assert_snapshot!(out.join("\n"));
+}
+
+#[test]
+fn a_run_that_lost_its_box_says_why() {
+    let run = declared(&[("box", "docker@here/w")]);
+    let says = |how: Outcome, lost: &[&str]| {
+        let runner = Some(("1:2".into(), RunnerState::Ended(how, "the box of 'box' is gone".into())));
+        let seen = Observed { runner, lost: lost.iter().map(|l| (*l).to_owned()).collect(), ..seen(2, &run) };
+        planned(run.clone(), &seen).status.conditions.get("Complete").unwrap().message.clone()
+    };
+    assert_eq!(says(Outcome::Failed, &[]), "the box of 'box' is gone");
+    let stopped = "the box was stopped, by somebody or with its daemon";
+    assert_eq!(says(Outcome::Failed, &[stopped]), format!("the box of 'box' is gone; {stopped}"));
+    assert_eq!(says(Outcome::Cancelled, &[stopped]), "the box of 'box' is gone");
 }
 
 #[test]

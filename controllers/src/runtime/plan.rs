@@ -9,9 +9,6 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// Condition of a runtime of settings.yaml: whether its entry can be read.
-pub const READABLE: &str = "Readable";
-
 /// What was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
@@ -54,9 +51,7 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
         Ok((facts, boxes)) => {
             status.conditions.set(REACHABLE, True, "Answered", "", generation, now);
             let holding = holding(boxes);
-            let listed = facts.gpus.clone().unwrap_or_default();
-            let gpus = if runtime.spec.gpus.is_empty() { &listed } else { &runtime.spec.gpus };
-            let (less, over) = (shortages(runtime, &seen.at, facts), overcommitted(runtime, seen, facts, &holding));
+            let (less, over) = (hmz_drivers::lacking(&runtime.spec, facts), overcommitted(runtime, seen, facts, &holding));
             let reason = if over.is_empty() { "TooLittle" } else { "OverCommitted" };
             let said: Vec<String> = over.into_iter().chain(less).collect();
             if said.is_empty() {
@@ -67,9 +62,11 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
             status.version = Some(facts.version.clone());
             status.cpus = Some(facts.cpus);
             status.memory = Some(facts.memory);
-            status.gpus.clone_from(gpus);
+            status.gpus = facts.gpus.clone().unwrap_or_default();
+            status.runtimes = facts.runtimes.clone();
             let held: BTreeSet<&String> = holding.iter().flat_map(|b| &b.share.gpus).collect();
             let all = held.iter().any(|id| *id == "all");
+            let gpus = if runtime.spec.gpus.is_empty() { &status.gpus } else { &runtime.spec.gpus };
             status.held_gpus = if all { gpus.clone() } else { held.into_iter().cloned().collect() };
             let cpus = holding.iter().filter_map(|b| b.share.cpus).map(Cpus::millis).sum();
             let memory = holding.iter().filter_map(|b| b.share.memory).map(Memory::bytes).fold(0, u64::saturating_add);
@@ -153,17 +150,6 @@ fn holder(one: &ObservedBox, runs: &BTreeMap<Uuid, String>) -> Holder {
     }
 }
 
-fn shortages(runtime: &Resource<Runtime>, at: &str, facts: &Facts) -> Vec<String> {
-    let mut short = Vec::new();
-    if let Some(saved) = runtime.spec.cpus.filter(|saved| *saved > facts.cpus) {
-        short.push(format!("{at} is to hand out {saved} CPUs and has {}", facts.cpus));
-    }
-    if let Some(saved) = runtime.spec.memory.filter(|saved| *saved > facts.memory) {
-        short.push(format!("{at} is to hand out {} of memory and has {}", saved.in_words(), facts.memory.in_words()));
-    }
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +196,7 @@ mod tests {
         let holders: Vec<&str> = runtime.status.holders.iter().map(|h| h.name.as_str()).collect();
         assert_eq!(holders, ["a", "b", "theirs"]);
         let short = runtime.status.conditions.get(SUFFICIENT).unwrap();
-        assert_eq!((short.status, short.message.as_str()), (False, "docker@here is to hand out 8 CPUs and has 4"));
+        assert_eq!((short.status, short.message.as_str()), (False, "it is to hand out 8 CPUs and has 4"));
         // the same again later is the same status
         let later = Observed { now: now + jiff::SignedDuration::from_secs(9), ..seen.clone() };
         assert_eq!(plan(&runtime, &later), runtime.status);

@@ -7,8 +7,8 @@ use futures::StreamExt;
 use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
-    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Exit, Facts, ObservedBox, Progress, ProgressSink,
-    Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, ObservedBox, Progress,
+    ProgressSink, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -38,6 +38,8 @@ pub struct State {
     pub containers: BTreeMap<String, Container>,
     pub images: BTreeSet<String>,
     pub unreachable: bool,
+    /// Whether it tells nobody of anything.
+    pub mute: bool,
     /// Clients whose pull began, in all.
     pub pulls: u64,
     next: i32,
@@ -102,7 +104,15 @@ impl Daemon {
 
     /// Says that something happened.
     pub fn tell(&self) {
-        self.state().listeners.retain(|l| l.send(()).is_ok());
+        let mut state = self.state();
+        if !state.mute {
+            state.listeners.retain(|l| l.send(()).is_ok());
+        }
+    }
+
+    /// Ends every stream of events; they may be asked for again.
+    pub fn hang_up(&self) {
+        self.state().listeners.clear();
     }
 
     /// Somebody else takes a share, if there is room, as we do.
@@ -391,6 +401,14 @@ impl Driver for Liar {
             daemon.tell();
         }
         self.back(&daemon, target, if removed { RemoveOutcome::Removed } else { RemoveOutcome::Absent }).await
+    }
+
+    async fn ending(&self, target: &Target, _: &str) -> Result<Option<Ending>, DriverError> {
+        let daemon = self.reach(target).await?;
+        let known =
+            Ending { code: Some(137), oom: self.dice.one_in(3), stopped: self.dice.one_in(3), killed: true, removed: false };
+        let remembers = self.dice.one_in(2);
+        self.back(&daemon, target, remembers.then_some(known)).await
     }
 
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {

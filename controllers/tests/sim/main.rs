@@ -7,6 +7,7 @@
 mod checks;
 mod daemon;
 mod dice;
+mod healing;
 mod others;
 mod scenario;
 mod slow_store;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{FlowSpec, Run};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::link::Link;
 use hmz_api::{Error, ErrorKind, Resource};
 use hmz_controllers::{BoxFiles, Callers, Epics, Flows, GuestProbe, RunnerState, Runners};
 use hmz_drivers::{BoxKey, BoxState, GuestFiles, Purpose};
@@ -144,7 +145,8 @@ impl GuestProbe for FakeGuests {
                 c.seen.purpose == Purpose::Box && key.is_some_and(|k| scratch(k) == address.scratch)
             });
             if let Some(found) = found {
-                let answers = found.seen.state == BoxState::Running(address.pid) && found.answers <= Instant::now();
+                let runs = matches!(address.link, Link::Direct { pid, .. } if found.seen.state == BoxState::Running(pid));
+                let answers = runs && found.answers <= Instant::now();
                 if answers {
                     found.owned = Instant::now();
                 }

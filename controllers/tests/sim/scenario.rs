@@ -49,7 +49,7 @@ fn settings(all: bool, falls: bool) -> SettingsSnapshot {
         runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
         runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
     }
-    SettingsSnapshot { runtimes, ..SettingsSnapshot::default() }
+    SettingsSnapshot { runtimes, settled: true, ..SettingsSnapshot::default() }
 }
 
 /// Plays a seed; what happened, as text.
@@ -69,6 +69,14 @@ pub fn play(seed: u64) -> Vec<String> {
 }
 
 impl Sim {
+    /// A world without lies, in which the controllers are at work.
+    pub fn calm(seed: u64) -> Self {
+        let mut sim = Self::new(seed);
+        sim.lies.store(false, Ordering::Relaxed);
+        sim.start();
+        sim
+    }
+
     fn new(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
@@ -127,7 +135,7 @@ impl Sim {
     }
 
     /// Lets time pass, in steps; what has to hold is checked at each.
-    async fn pass(&mut self, time: Duration) {
+    pub async fn pass(&mut self, time: Duration) {
         let until = tokio::time::Instant::now() + time;
         while tokio::time::Instant::now() < until {
             let step =
@@ -278,6 +286,7 @@ impl Sim {
 
     fn edit_settings(&mut self) {
         let mut new = settings(self.dice.one_in(2), self.falls);
+        new.settled = !self.dice.one_in(4);
         new.problem = self.dice.one_in(3).then(|| "line 3: not YAML".into());
         self.tell(format!("settings.yaml: {} entries, problem {:?}", new.runtimes.len(), new.problem));
         self.settings.send_replace(new);

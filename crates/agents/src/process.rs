@@ -220,7 +220,7 @@ mod tests {
     fn config(dir: &Path, script: &str) -> SupervisorConfig {
         let frame = serde_json::json!({
             "program": "/bin/bash", "argv": ["bash", "-c", script], "env": {}, "cwd": dir, "env_allow": [],
-            "place": {"environment": "", "used": "", "socket": "", "pid": 0, "workdir": "", "scratch": ""},
+            "place": {"environment": "", "used": "", "link": {"mode": "direct", "socket": "", "pid": 0}, "workdir": "", "scratch": ""},
             "policy": {"own": Vec::<PathBuf>::new(), "listings": []}, "fence": {"write": [], "read": []},
         });
         serde_json::from_value(frame).unwrap()

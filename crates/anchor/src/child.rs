@@ -1,5 +1,6 @@
 //! From the fork to the CLI's exec: fenced, filtered, with three descriptors and nothing else of ours.
 
+use crate::filter::Ticket;
 use crate::{AnchorError, SupervisorConfig, fence, filter, sys};
 use hmz_wire::{Reader, Writer};
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 /// What the child says before it waits for the word to go.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// Everything holds; the filter's listener rides along.
-    Ready,
+    /// Everything holds; the filter's listener rides along. Whether what it has heard waits for the answer alone.
+    Ready(bool),
     /// It does not, and nothing was started.
     Refused(String),
     /// From the supervisor: go.
@@ -20,8 +21,8 @@ pub(crate) enum Word {
 }
 
 /// Becomes the CLI. Never returns to the caller's code.
-pub(crate) fn run(config: &SupervisorConfig, own: &[PathBuf], mut ears: Reader, mouth: &Writer) -> ! {
-    let error = match prepare(config, own, &mut ears, mouth) {
+pub(crate) fn run(config: &SupervisorConfig, own: &[PathBuf], ticket: Ticket, mut ears: Reader, mouth: &Writer) -> ! {
+    let error = match prepare(config, own, ticket, &mut ears, mouth) {
         Ok(never) => match never {},
         Err(e) => e,
     };
@@ -32,7 +33,13 @@ pub(crate) fn run(config: &SupervisorConfig, own: &[PathBuf], mut ears: Reader, 
     std::process::exit(127);
 }
 
-fn prepare(config: &SupervisorConfig, own: &[PathBuf], ears: &mut Reader, mouth: &Writer) -> Result<Infallible, AnchorError> {
+fn prepare(
+    config: &SupervisorConfig,
+    own: &[PathBuf],
+    ticket: Ticket,
+    ears: &mut Reader,
+    mouth: &Writer,
+) -> Result<Infallible, AnchorError> {
     // the supervisor's end, by whatever way, is ours; a grandchild is its sweep's
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(AnchorError::nix("watch the supervisor"))?;
     if rustix::termios::isatty(rustix::stdio::stdin()) {
@@ -48,10 +55,10 @@ fn prepare(config: &SupervisorConfig, own: &[PathBuf], ears: &mut Reader, mouth:
     sys::cloexec_from(3).map_err(AnchorError::io("close descriptors"))?;
     nix::sys::prctl::set_no_new_privs().map_err(AnchorError::nix("give up new privileges"))?;
     fence::enter(config, own)?;
-    let listener = sys::install_filter(&filter::PROGRAM).map_err(|e| {
+    let (listener, waits) = sys::install_filter(&filter::program(ticket)).map_err(|e| {
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel gives no seccomp listener ({e})"))
     })?;
-    mouth.send(&Word::Ready, &[listener.as_fd()]).map_err(hmz_wire::ClientError::from)?;
+    mouth.send(&Word::Ready(waits), &[listener.as_fd()]).map_err(hmz_wire::ClientError::from)?;
     drop(listener);
     match ears.recv::<Word>() {
         Ok(Some((Word::Go, _))) => {}

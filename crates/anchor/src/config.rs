@@ -95,8 +95,7 @@ mod tests {
         let place = BoxAddress {
             environment: "box".into(),
             used: "docker@here".into(),
-            socket: "/s".into(),
-            pid: 2,
+            link: hmz_api::link::Link::Direct { socket: "/s".into(), pid: 2 },
             workdir: "/w".into(),
             scratch: "/t".into(),
         };

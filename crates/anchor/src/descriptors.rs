@@ -58,14 +58,17 @@ impl Borders {
         Ok(Self { shared, foreign, root })
     }
 
-    /// Sorts a command's descriptors.
-    pub(crate) fn cross(&self, given: Vec<(i32, OwnedFd)>) -> Result<Crossing, AnchorError> {
+    /// Sorts a command's descriptors. `copied`: the client copies what it is given, so that what only may not cross itself
+    /// is given to it; a terminal and a socket of others are not, since it would have the command write to what it reads.
+    pub(crate) fn cross(&self, given: Vec<(i32, OwnedFd)>, copied: bool) -> Result<Crossing, AnchorError> {
+        let all_are_copied = copied;
         let mut crossing = Crossing::default();
         // two descriptors of one file share one pipe, so that what is written to both keeps its order
         let mut copied: HashMap<(u64, u64), OwnedFd> = HashMap::new();
         for (number, fd) in given {
             let fd = match self.judge(fd.as_fd()) {
                 Verdict::Pass => fd,
+                Verdict::Copy if all_are_copied && (0..=2).contains(&number) && has_one_direction(fd.as_fd()) => fd,
                 Verdict::Copy if (0..=2).contains(&number) => {
                     let id = fstat(&fd).map(|s| (s.st_dev, s.st_ino)).map_err(AnchorError::errno("look at a descriptor"))?;
                     if number == 0 {
@@ -181,6 +184,11 @@ fn is_unnamed(fd: BorrowedFd<'_>) -> bool {
     let own = rustix::net::getsockname(fd).is_ok_and(unnamed);
     let peer = rustix::net::getpeername(fd);
     own && peer.is_ok_and(|peer| peer.is_none_or(unnamed))
+}
+
+/// Whether bytes go one way only, whatever the command does with it.
+fn has_one_direction(fd: BorrowedFd<'_>) -> bool {
+    fstat(fd).is_ok_and(|stat| matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::RegularFile))
 }
 
 fn null() -> Result<OwnedFd, AnchorError> {

@@ -10,6 +10,7 @@ pub mod exec;
 mod fence;
 mod filter;
 mod guardian;
+mod hello;
 pub mod launch;
 mod memory;
 mod notify;

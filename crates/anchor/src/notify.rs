@@ -2,20 +2,22 @@
 //!
 //! An exec that goes to the box is made the stand-in's: two descriptors are put into the process, the thread is stopped
 //! for a moment, and its registers are set to execute the stand-in with the arguments and the environment it had. Its
-//! memory is never written: the empty path that call needs is the end of the path the caller gave.
+//! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
+//! session's ticket, with which the filter lets it pass.
 
 use crate::arguments;
+use crate::filter::Ticket;
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::session::Sessions;
 use crate::sys::{self, Answer, Notification};
-use hmz_standin::protocol::SOCKET_MARK;
+use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
 use hmz_wire::Client;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -26,19 +28,16 @@ const ERESTARTNOINTR: i32 = 513;
 /// `PTRACE_EVENT_STOP`: the stop that `PTRACE_INTERRUPT` asked for.
 const EVENT_STOP: i32 = 128;
 
-/// The call a redirected thread makes again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pending {
-    program: i32,
-    empty: u64,
-}
-
 /// Everything an answer depends on.
 pub(crate) struct Notifier {
     /// The filter's listener.
     pub(crate) listener: OwnedFd,
+    /// Whether what it has heard waits for the answer alone, also when it is to stop.
+    pub(crate) waits: bool,
     /// The stand-in, open for reading.
     pub(crate) standin: OwnedFd,
+    /// What the filter knows our own execs by.
+    pub(crate) ticket: Ticket,
     /// The rules.
     pub(crate) policy: Arc<Policy>,
     /// The box.
@@ -50,7 +49,6 @@ pub(crate) struct Notifier {
 impl Notifier {
     /// Answers until the process ends. The thread that calls it is the tracer.
     pub(crate) fn run(self) {
-        let mut pending = HashMap::new();
         let mut names = (Arc::new(Vec::new()), HashSet::new());
         loop {
             let n = match sys::receive(self.listener.as_fd()) {
@@ -63,7 +61,7 @@ impl Notifier {
             if !Arc::ptr_eq(&programs, &names.0) {
                 names = (Arc::clone(&programs), programs.iter().cloned().collect());
             }
-            if let Some(answer) = self.handle(&n, &mut pending, &names.1) {
+            if let Some(answer) = self.handle(&n, &names.1) {
                 // one that is gone needs no answer
                 let _ = sys::answer(self.listener.as_fd(), n.id, answer);
             }
@@ -71,17 +69,10 @@ impl Notifier {
     }
 
     /// `None`: it was answered already.
-    fn handle(&self, n: &Notification, pending: &mut HashMap<i32, Pending>, programs: &HashSet<String>) -> Option<Answer> {
+    fn handle(&self, n: &Notification, programs: &HashSet<String>) -> Option<Answer> {
         let Some(call) = Call::of(n).filter(|_| n.tid > 0) else {
             return Some(Answer::Fail(libc::EPERM));
         };
-        if let Some(ours) = pending.remove(&n.tid)
-            && call.empty_path
-            && (Pending { program: call.dirfd, empty: call.path }) == ours
-        {
-            let good = memory::is_zero(n.tid, ours.empty) && sys::still_waits(self.listener.as_fd(), n.id);
-            return Some(if good { Answer::Continue } else { Answer::Fail(libc::EACCES) });
-        }
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
@@ -99,14 +90,14 @@ impl Notifier {
             Decision::Here => Some(Answer::Continue),
             Decision::Fail(errno) => Some(Answer::Fail(errno)),
             Decision::Box(target) => {
-                self.redirect(n, &call, call.path + path.len() as u64, target, pending);
+                self.redirect(n, &call, call.path + path.len() as u64, target);
                 None
             }
         }
     }
 
     /// Makes the waiting exec the stand-in's.
-    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target, pending: &mut HashMap<i32, Pending>) {
+    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target) {
         let listener = self.listener.as_fd();
         let pid = Pid::from_raw(n.tid);
         if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
@@ -114,42 +105,60 @@ impl Notifier {
             let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
             return;
         }
-        let given = self.give(n.id);
-        // from here on the thread has to be let go
-        let _ = ptrace::interrupt(pid);
-        let answer = match &given {
-            Ok(_) => Answer::Fail(ERESTARTNOINTR),
-            Err(e) => Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)),
-        };
-        // a kernel that wakes the waiter for the interrupt has nobody to answer, and makes the call again by itself
-        let _ = sys::answer(listener, n.id, answer);
+        let given = self.give(n.id, pid);
+        if let Err(e) = &given {
+            // one that is gone needs no answer
+            let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
+        }
         if !stopped(pid) {
             return;
         }
         if let Ok((program, ours)) = given
             && let Ok(mut regs) = ptrace::getregs(pid)
         {
-            regs.orig_rax = libc::SYS_execveat as u64;
-            regs.rax = -i64::from(ERESTARTNOINTR) as u64;
+            // the call is made again from the start, whatever signal comes between: it is two bytes long
+            regs.rip -= 2;
+            regs.rax = libc::SYS_execveat as u64;
+            regs.orig_rax = u64::MAX;
             regs.rdi = program as u64;
             regs.rsi = empty;
             regs.rdx = call.argv;
             regs.r10 = call.envp;
-            regs.r8 = libc::AT_EMPTY_PATH as u64;
+            regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
+            regs.r9 = self.ticket.rest();
             if ptrace::setregs(pid, regs).is_ok() {
-                pending.insert(n.tid, Pending { program, empty });
                 self.sessions.begin(ours, target);
             }
         }
         let _ = ptrace::detach(pid, None);
     }
 
-    /// Puts the socket and the stand-in into the process; returns the stand-in's number there and our end of the socket.
-    fn give(&self, id: u64) -> std::io::Result<(i32, UnixStream)> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sys::add_fd(self.listener.as_fd(), id, theirs.as_fd(), false)?;
-        let program = sys::add_fd(self.listener.as_fd(), id, self.standin.as_fd(), true)?;
-        sys::set_peek_off(theirs.as_fd(), SOCKET_MARK + program)?;
+    /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
+    /// case. Returns the stand-in's number there and our end of the socket; what fails is not answered.
+    fn give(&self, id: u64, pid: Pid) -> std::io::Result<(i32, UnixStream)> {
+        let listener = self.listener.as_fd();
+        let put = || -> std::io::Result<(OwnedFd, OwnedFd)> {
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            sys::add_fd(listener, id, theirs.as_fd(), false)?;
+            Ok((ours, theirs))
+        };
+        let given = put();
+        // from here on the thread has to be let go. One that wakes for the interrupt cannot be answered any more: it is
+        // given everything before
+        let early = if self.waits { None } else { Some(sys::add_fd(listener, id, self.standin.as_fd(), true)) };
+        let _ = ptrace::interrupt(pid);
+        let (ours, theirs) = given?;
+        let program = match early {
+            None => sys::answer_with_fd(listener, id, self.standin.as_fd())?,
+            Some(early) => {
+                let program = early?;
+                let _ = sys::answer(listener, id, Answer::Fail(ERESTARTNOINTR));
+                program
+            }
+        };
+        let mark = if self.client.is_copied() { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
+        // it has not begun to look for the socket; if this could fail, it would not find it, and end
+        let _ = sys::set_peek_off(theirs.as_fd(), mark + program);
         Ok((program, UnixStream::from(ours)))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::child::{self, Word};
 use crate::descriptors::Borders;
+use crate::filter::Ticket;
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
@@ -35,23 +36,27 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     let policy = Arc::new(Policy::new(&config, &own)?);
     make_scratch(&config)?;
     let standin = standin()?;
+    let ticket = Ticket::of(sys::random().map_err(AnchorError::io("get random bytes"))?);
     let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
     let cli = match sys::fork().map_err(AnchorError::io("fork"))? {
         Forked::Child => {
             drop((ours, leash, standin));
             match split(theirs) {
-                Ok((ears, mouth)) => child::run(&config, &own, ears, &mouth),
+                Ok((ears, mouth)) => child::run(&config, &own, ticket, ears, &mouth),
                 Err(_) => std::process::exit(1),
             }
         }
         Forked::Parent(pid) => Pid::from_raw(pid),
     };
     drop(theirs);
-    let started = start(&config, &policy, standin, ours, cli);
+    let started = start(&config, &policy, (standin, ticket), ours, cli);
     let status = match started {
-        Ok(()) => {
+        Ok(client) => {
             watch(leash, cli)?;
-            wait(cli)
+            let status = wait(cli);
+            tree::sweep();
+            client.finish();
+            status
         }
         Err(e) => {
             let _ = kill(cli, Signal::SIGKILL);
@@ -59,7 +64,6 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
             return Err(e);
         }
     };
-    tree::sweep();
     Ok(status)
 }
 
@@ -67,17 +71,18 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
 fn start(
     config: &SupervisorConfig,
     policy: &Arc<Policy>,
-    standin: OwnedFd,
+    (standin, ticket): (OwnedFd, Ticket),
     child: UnixStream,
     cli: Pid,
-) -> Result<(), AnchorError> {
+) -> Result<Client, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
-    let listener = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
-        Some((Word::Ready, fds)) => fds.into_iter().next(),
+    let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
+        Some((Word::Ready(waits), fds)) => fds.into_iter().next().map(|listener| (listener, waits)),
         Some((Word::Refused(why), _)) => return Err(AnchorError::Refused(why)),
         _ => None,
     };
-    let listener = listener.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
+    let (listener, waits) =
+        heard.ok_or_else(|| AnchorError::Refused("the agent's process ended before it was started".into()))?;
     sys::can_add_fd(listener.as_fd()).map_err(|e| {
         let why = if e.raw_os_error() == Some(libc::EINVAL) { "it is older than 5.9".into() } else { e.to_string() };
         AnchorError::Refused(format!(
@@ -89,21 +94,16 @@ fn start(
     })?;
     sys::wake_here(listener.as_fd());
     let client = connect(&config.place)?;
-    let sessions = Arc::new(Sessions {
-        client: client.clone(),
-        borders: Borders::new(policy.shared(), cli.as_raw())?,
-        env_allow: config.env_allow.clone(),
-        shared: policy.shared().to_vec(),
-        workers: Arc::default(),
-    });
-    let notifier = Notifier { listener, standin, policy: Arc::clone(policy), client, sessions };
+    let borders = Borders::new(policy.shared(), cli.as_raw())?;
+    let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec())?;
+    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client: client.clone(), sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
     mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => leave_streams(),
+        _ => leave_streams().map(|()| client),
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
     let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"];
     let write = write.into_iter().map(|dir| Bytes::from(dir.as_bytes())).collect();
     let fence = Fence { write, required: true };
-    Ok(Client::connect(Path::new(&place.socket), place.pid, false, Some(fence))?)
+    Ok(Client::open(&place.link, false, Some(fence))?)
 }
 
 /// Forwards signals, and ends everything when the guardian is gone.

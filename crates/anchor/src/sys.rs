@@ -56,8 +56,21 @@ pub(crate) fn default_signals() {
     }
 }
 
-/// Installs a seccomp filter on this thread and returns its listener.
-pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+/// Random bytes nobody can guess.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most N bytes there.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
+        n if usize::try_from(n) == Ok(N) => Ok(bytes),
+        -1 => Err(io::Error::last_os_error()),
+        // so few are given whole
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Installs a seccomp filter on this thread and returns its listener; and whether a thread that was heard waits for its answer
+/// whatever comes between but its end, which kernels before 5.19 do not know.
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<(OwnedFd, bool)> {
     let len = u16::try_from(program.len()).map_err(io::Error::other)?;
     let mut flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
         | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW
@@ -68,7 +81,8 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedF
         let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const prog) };
         if fd >= 0 {
             // SAFETY: the call returned a new descriptor.
-            return Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+            let listener = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+            return Ok((listener, flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0));
         }
         let e = io::Error::last_os_error();
         if e.raw_os_error() != Some(libc::EINVAL) || flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV == 0 {
@@ -155,11 +169,22 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::R
     }
 }
 
-/// Puts a descriptor of ours into the waiting process, at a free number, which is returned.
+/// Puts a descriptor of ours into the waiting process, at a free number, which is returned. The process wakes for it, and
+/// waits again.
 pub(crate) fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloexec: bool) -> io::Result<RawFd> {
+    put_fd(listener, id, fd, cloexec, 0)
+}
+
+/// The same, close-on-exec, and its number is the answer: what waited goes on with it as its call's result. When it fails
+/// nothing is answered.
+pub(crate) fn answer_with_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>) -> io::Result<RawFd> {
+    put_fd(listener, id, fd, true, libc::SECCOMP_ADDFD_FLAG_SEND as u32)
+}
+
+fn put_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, cloexec: bool, flags: u32) -> io::Result<RawFd> {
     let raw = libc::seccomp_notif_addfd {
         id,
-        flags: 0,
+        flags,
         srcfd: fd.as_raw_fd() as u32,
         newfd: 0,
         newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },

@@ -19,7 +19,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
@@ -40,7 +40,7 @@ pub fn shell(address: &BoxAddress, argv: Vec<Bytes>, tty: bool) -> Result<Status
     }
     // before the first thread is made, which has the same mask
     let signals = signals()?;
-    let client = Client::connect(Path::new(&address.socket), address.pid, false, None)?;
+    let client = Client::open(&address.link, false, None)?;
     let argv = if argv.is_empty() { login_shell(&client) } else { argv };
     let mut spawn = Spawn {
         id: 0,
@@ -62,6 +62,7 @@ pub fn shell(address: &BoxAddress, argv: Vec<Bytes>, tty: bool) -> Result<Status
     } else {
         on_streams(&client, address, spawn, &signals)
     };
+    client.finish();
     match ended? {
         Ok(status) => Ok(status),
         Err(errno) => Err(AnchorError::Spawn { program, source: std::io::Error::from_raw_os_error(errno) }),
@@ -152,7 +153,7 @@ fn on_streams(
     let borders = Borders::new(&shared, std::process::id() as i32)?;
     let own = [stdin().try_clone_to_owned(), stdout().try_clone_to_owned(), rustix::stdio::stderr().try_clone_to_owned()];
     let given = (0..).zip(own).filter_map(|(n, fd)| fd.ok().map(|fd| (n, fd))).collect();
-    let crossing = borders.cross(given)?;
+    let crossing = borders.cross(given, client.is_copied())?;
     spawn.fds = crossing.numbers;
     let borrowed: Vec<_> = crossing.fds.iter().map(AsFd::as_fd).collect();
     let waiter = Waiter::new(client.spawn(spawn, &borrowed)?)?;
@@ -248,7 +249,11 @@ fn on_terminal(client: &Client, spawn: Spawn, signals: &SignalFd) -> Result<Resu
         wait(&mut fds)?;
         let readable = typed.is_empty() && !input_over && fds.last().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
-        forward(signals, client, waiter.id, resize)?;
+        forward(signals, client, waiter.id, || {
+            resize();
+            // a box that is gone has no terminal
+            let _ = client.resized(waiter.id);
+        })?;
         output_over |= !show(&ours)?;
         if readable {
             let mut buffer = [0u8; 4096];

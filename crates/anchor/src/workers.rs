@@ -1,4 +1,4 @@
-//! Threads that are used again: a command needs two, and making one costs more than most of what they do.
+//! Threads for what may block, used again: making one costs more than most of what they do.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};

@@ -36,6 +36,11 @@ pub mod condition {
     pub const RUNNING: &str = "Running";
     /// Run: it ended; the reason says how.
     pub const COMPLETE: &str = "Complete";
+    /// Runtime of settings.yaml: whether its entry can be read; absent while it can. Of settings.yaml itself: whether all of it can.
+    pub const SETTINGS_VALID: &str = "SettingsValid";
+    /// Runtime of settings.yaml: whether it is still named there; absent while it is. One that is not takes nothing new and goes
+    /// when nobody is on it.
+    pub const SAVED: &str = "Saved";
     /// Runtime: the daemon answers.
     pub const REACHABLE: &str = "Reachable";
     /// Runtime: the daemon has what the runtime is to hand out.

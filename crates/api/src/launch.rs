@@ -4,6 +4,7 @@
 
 use crate::grammar::AgentSpec;
 use crate::kinds::{FlowSpec, RunParams};
+use crate::link::Link;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -26,10 +27,8 @@ pub struct BoxAddress {
     pub environment: String,
     /// The runtime really used.
     pub used: String,
-    /// The guest's socket here.
-    pub socket: String,
-    /// The box's pid 1 as this machine sees it; the socket's peer must be it.
-    pub pid: i32,
+    /// The way to its guest.
+    pub link: Link,
     /// The workdir, the same path on both sides.
     pub workdir: String,
     /// The scratch directory, the same path on both sides.

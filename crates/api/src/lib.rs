@@ -10,6 +10,7 @@ pub mod journal;
 pub mod kinds;
 pub mod labels;
 pub mod launch;
+pub mod link;
 pub mod meta;
 pub mod name;
 pub mod quantity;

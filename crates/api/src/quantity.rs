@@ -8,6 +8,10 @@ pub use cpus::Cpus;
 pub use memory::Memory;
 pub use span::Span;
 
+/// What a quantity asks a deserializer for, by name. One that knows how a number was written answers with the text where it is
+/// not plain digits (`1e3`, `0x10`), so that a file takes no quantity that the command line would not.
+pub const QUANTITY: &str = "Quantity";
+
 /// Whether a text is digits, with a point and digits after it or not: what may stand before a unit.
 fn is_decimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));

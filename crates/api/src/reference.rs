@@ -41,6 +41,18 @@ impl Backend {
         }
     }
 
+    /// What one of its runtimes is, in a sentence.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Local => "runtime",
+            Self::Ssh => "ssh host",
+            Self::Docker => "docker host",
+            Self::Swarm => "docker swarm",
+            Self::AppleContainer => "apple-container host",
+            Self::Slurm => "Slurm cluster",
+        }
+    }
+
     /// The backend a word names.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|b| b.word() == word)
@@ -85,6 +97,14 @@ impl RuntimeRef {
     pub fn at(&self) -> String {
         match &self.name {
             Some(name) => format!("{}@{name}", self.backend),
+            None => self.backend.to_string(),
+        }
+    }
+
+    /// As an answer of its daemon names it: `docker/gpubox`, or `docker` unsaved.
+    pub fn path(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}/{name}", self.backend),
             None => self.backend.to_string(),
         }
     }

@@ -1,5 +1,11 @@
 //! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
 
+mod runtime;
+
+pub use runtime::{
+    AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
+};
+
 use crate::error::Error;
 use crate::kinds::AnyResource;
 use crate::launch::CallerContext;
@@ -61,4 +67,30 @@ pub enum WatchLine {
     Deleted(AnyResource),
     /// Everything that was there at the start has been sent.
     Bookmark,
+}
+
+/// `GET /v1/settings`: what the daemon makes of settings.yaml as it is at this moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettingsAnswer {
+    /// Where the file is.
+    pub path: String,
+    /// The file as a whole first, then each runtime.
+    pub conditions: Vec<SettingsLine>,
+}
+
+/// One condition of settings.yaml or of a runtime it names, or named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingsLine {
+    /// `settings.yaml`, or the runtime.
+    pub name: String,
+    /// `SettingsValid`, or `Saved` of a runtime that is not named any more and still in use.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it holds; `Unknown` of a runtime that stays as it was while the file cannot be read.
+    pub status: crate::condition::ConditionStatus,
+    /// One CamelCase word for programs.
+    pub reason: String,
+    /// What is wrong, with file, line and column.
+    #[serde(default)]
+    pub message: String,
 }

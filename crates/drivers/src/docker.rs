@@ -1,7 +1,7 @@
 //! Docker: a box is a container on a daemon reached over a Unix socket.
 //!
-//! Nothing is remembered between calls but which API version an endpoint speaks and what machine it is on: the truth is
-//! what the daemon lists.
+//! Nothing is remembered between calls but which API version an endpoint speaks, what machine it is on, and what was heard of
+//! how boxes ended: the truth is what the daemon lists.
 
 mod account;
 mod admission;
@@ -12,6 +12,7 @@ mod container;
 mod context;
 mod credentials;
 mod empty_image;
+mod ending;
 mod endpoint;
 mod gpus;
 mod holder;
@@ -32,20 +33,20 @@ pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use road::Road;
-use serde_json::Value;
 use session::{Machine, Session};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use way::Way;
 
-/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time.
+/// Whether somebody at an endpoint, as `unix:///var/run/docker.sock`, speaks docker's API within that time. One that is no
+/// socket here is not asked, and taken for one that does.
 pub async fn answers(endpoint: &str, within: Duration) -> bool {
     let Some(socket) = endpoint.strip_prefix("unix://") else { return true };
     let road = Arc::new(Road::Unix(PathBuf::from(socket)));
@@ -99,6 +100,7 @@ pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
     spoken: Mutex<HashMap<Way, Spoken>>,
+    endings: ending::Endings,
 }
 
 /// A daemon that was spoken to.
@@ -118,18 +120,23 @@ impl DockerDriver {
 
     /// A driver with ages and deadlines of its own.
     pub fn with_limits(who: DockerIdentity, limits: Limits) -> Self {
-        Self { who, limits, spoken: Mutex::default() }
+        Self { who, limits, spoken: Mutex::default(), endings: ending::Endings::default() }
+    }
+
+    fn spoken(&self) -> MutexGuard<'_, HashMap<Way, Spoken>> {
+        self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
         self.session_at(target, false).await
     }
 
-    /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again.
+    /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again. One that
+    /// answers as it did keeps what is known of it.
     async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
         let at = target.runtime.at();
         let (way, address) = way::resolve(target, &self.who).await?;
-        let known = self.spoken.lock().unwrap_or_else(PoisonError::into_inner).get(&way).cloned();
+        let known = self.spoken().get(&way).cloned();
         let Spoken { api, machine, bringing } = match known {
             Some(spoken) if !anew => spoken,
             known => {
@@ -143,10 +150,23 @@ impl DockerDriver {
                     }
                 };
                 let api = Api::new(road, address, self.limits.call);
-                let api = api.clone().negotiate().await.map_err(|f| session::unreachable(&at, &api, &f.to_string()))?;
-                let bringing = known.map(|s| s.bringing).unwrap_or_default();
-                let spoken = Spoken { api, machine: Arc::default(), bringing };
-                self.spoken.lock().unwrap_or_else(PoisonError::into_inner).insert(way, spoken.clone());
+                let api = match api.clone().negotiate().await {
+                    Ok(api) => api,
+                    Err(fault) => {
+                        if let Some(known) = &known {
+                            known.machine.lock().unwrap_or_else(PoisonError::into_inner).take();
+                        }
+                        return Err(session::unreachable(&at, &api, &fault.to_string()));
+                    }
+                };
+                let (machine, bringing) = match known {
+                    Some(known) if known.api.speaks_as(&api) => (known.machine, known.bringing),
+                    // of another daemon nothing is known yet
+                    Some(known) => (Arc::default(), known.bringing),
+                    None => Default::default(),
+                };
+                let spoken = Spoken { api, machine, bringing };
+                self.spoken().insert(way, spoken.clone());
                 spoken
             }
         };
@@ -157,25 +177,8 @@ impl DockerDriver {
 #[async_trait]
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
-        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks
-        let session = self.session_at(target, true).await?;
-        let info = session.info().await?;
-        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (cpus, memory) = session::machine(&info);
-        let runtimes = info.get("Runtimes").and_then(Value::as_object);
-        let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
-        runtimes.sort();
-        Ok(Facts {
-            version: text("ServerVersion").to_owned(),
-            cpus,
-            memory,
-            rootless: session.machine().await?.rootless,
-            runtimes,
-            gpus: gpus::listed(&info),
-            gpu_names: gpus::names(&info),
-            endpoint: session.api.address(),
-            now: text("SystemTime").parse().ok(),
-        })
+        // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and each time whether it answers
+        self.session_at(target, true).await?.facts().await
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
@@ -208,7 +211,11 @@ impl Driver for DockerDriver {
         life::remove(&self.session(target).await?, key).await
     }
 
+    async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
+        ending::ending(&self.session(target).await?, &self.endings, id).await
+    }
+
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {
-        watch::events(&self.session(target).await?).await
+        watch::events(&self.session(target).await?, &self.endings).await
     }
 }

@@ -1,7 +1,7 @@
 //! The trait every backend implements, and the simulated world of the controllers' tests too.
 
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::sync::Arc;
@@ -45,6 +45,13 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Removes the box and the hold of a key. Gone already is no error; one that is not ours is never touched.
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError>;
+
+    /// How the box of this id ended, be it there still or not; one that is about to end is waited for, some seconds. `None`: it
+    /// runs, or nobody remembers. An explanation only: whether a box is there is what [`Driver::list`] says.
+    async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
+        let _ = (target, id);
+        Ok(None)
+    }
 
     /// Events of the daemon until the connection breaks.
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError>;

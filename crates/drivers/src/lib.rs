@@ -3,14 +3,18 @@
 //! Controllers know [`Driver`] and nothing below it.
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod docker;
 mod driver;
 mod error;
 mod types;
 
+pub use allowance::lacking;
 pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
+/// The way to a box, which a driver hands to whoever works in it.
+pub use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 pub use types::{
-    Admitted, BoxKey, BoxSpec, BoxState, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started, Target,
-    Want,
+    Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started,
+    Target, Want,
 };

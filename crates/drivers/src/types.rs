@@ -137,6 +137,21 @@ pub struct Exit {
     pub at: Option<Timestamp>,
 }
 
+/// What a daemon remembers of how a box ended, beside its exit status. It forgets: nothing known is no fault.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ending {
+    /// The exit status.
+    pub code: Option<i64>,
+    /// Whether the kernel killed something in it for memory just before.
+    pub oom: bool,
+    /// Whether somebody asked the daemon to stop it, which asks the first process to end and kills it when it does not.
+    pub stopped: bool,
+    /// Whether somebody asked the daemon to kill it, as a forced removal does.
+    pub killed: bool,
+    /// Whether one that was killed is gone, or was soon after.
+    pub removed: bool,
+}
+
 /// Whether a box runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoxState {
@@ -188,11 +203,11 @@ pub struct Facts {
     pub memory: Memory,
     /// Whether it is rootless.
     pub rootless: bool,
-    /// OCI runtimes it knows.
+    /// OCI runtimes it knows: the one it takes by itself first, then by name.
     pub runtimes: Vec<String>,
-    /// The GPUs it lists, in order; `None`: it has some and lists none.
+    /// Its GPUs by id; `None` when it may have some and does not say which.
     pub gpus: Option<Vec<String>>,
-    /// Every id a GPU is listed by.
+    /// Every id a GPU is listed by: a number, a uuid.
     pub gpu_names: Vec<String>,
     /// The address it was reached at.
     pub endpoint: String,

@@ -9,6 +9,7 @@ use hmz_api::kinds::Endpoint;
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::Limits;
 use hmz_drivers::{Driver, DriverError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -81,6 +82,30 @@ async fn one_that_stops_answering_is_unreachable() {
     ] {
         assert!(matches!(error, DriverError::Unreachable { .. }), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_it_has_is_asked_once_in_a_while_and_whether_it_answers_each_time() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    static GONE: AtomicBool = AtomicBool::new(false);
+    let c = at("d.sock");
+    play(&c, |path| {
+        if path.ends_with("/info") {
+            ASKED.fetch_add(1, Ordering::SeqCst);
+            return Some(r#"{"NCPU": 3, "MemTotal": 1024, "ServerVersion": "1.2.3", "SystemTime": "2026-11-30T00:00:00Z"}"#);
+        }
+        (!GONE.load(Ordering::SeqCst)).then_some("OK")
+    });
+    let driver = c.with_limits(quick());
+    let first = driver.probe(&c.target).await.unwrap();
+    assert_eq!((first.version.as_str(), first.memory.bytes()), ("1.2.3", 1024));
+    let second = driver.probe(&c.target).await.unwrap();
+    // its clock goes on meanwhile
+    assert!(second.now > first.now);
+    assert_eq!(hmz_drivers::Facts { now: first.now, ..second }, first);
+    assert_eq!(ASKED.load(Ordering::SeqCst), 1);
+    GONE.store(true, Ordering::SeqCst);
+    assert!(matches!(driver.probe(&c.target).await, Err(DriverError::Unreachable { .. })));
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use hmz_api::Error;
 use hmz_api::launch::BoxAddress;
 use hmz_wire::Client;
 use std::collections::BTreeMap;
-use std::path::Path;
 use tokio::sync::mpsc;
 
 /// A box and the connection that keeps it.
@@ -72,8 +71,8 @@ pub(crate) fn gone(role: &str, address: Option<&BoxAddress>) -> String {
 
 /// A connection to a box.
 pub(crate) async fn connect(address: &BoxAddress, owner: bool) -> Result<Client, Error> {
-    let (socket, pid) = (address.socket.clone(), address.pid);
-    let connecting = tokio::task::spawn_blocking(move || Client::connect(Path::new(&socket), pid, owner, None));
+    let link = address.link.clone();
+    let connecting = tokio::task::spawn_blocking(move || Client::open(&link, owner, None));
     match connecting.await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(e)) => Err(Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used))),

@@ -6,6 +6,7 @@
 
 use crate::session::{Reaped, reap, wait_for};
 use crate::{sys, tree};
+use hmz_api::link::LinkKey;
 use hmz_wire::peer_of;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -20,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Most connections at once; a further one is closed.
 const MAX_CONNECTIONS: usize = 256;
+
+/// Most of them from inside.
+const MAX_INSIDE: usize = 128;
 
 /// How long a spawner has to kill what it started, once its peer is gone.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -56,14 +60,36 @@ impl From<nix::Error> for InitError {
 #[derive(Debug)]
 struct Connection {
     pid: i32,
-    /// The peer's socket, held so that its end is seen here too.
-    socket: UnixStream,
-    /// A byte comes when the peer is an owner.
+    /// The peer's socket, held so that its end is seen here too; `None` where its end is not the session's.
+    socket: Option<UnixStream>,
+    /// Hears when the peer is an owner, and the key a peer gave the box.
     told: OwnedFd,
     owner: bool,
     hung_up: Option<Instant>,
     /// The spawner has ended without having killed all it started.
     dead: bool,
+}
+
+impl Connection {
+    /// Hears what its process tells.
+    fn hear(&mut self, keyhole: Option<&mut Keyhole>) {
+        let mut words = [0; 64];
+        let Ok(len @ 1..) = rustix::io::read(&self.told, &mut words) else { return };
+        match words[..len].split_first() {
+            Some((b'k', rest)) => {
+                let key = rest.first_chunk::<32>().map(|key| LinkKey::new(*key));
+                let Some(keyhole) = keyhole else { return };
+                if keyhole.key.is_none() && !keyhole.closed {
+                    keyhole.key = key;
+                } else if keyhole.key != key {
+                    // two came first, with different keys
+                    sys::kill(self.pid, libc::SIGKILL);
+                }
+                self.owner |= rest.get(32) == Some(&b'o');
+            }
+            _ => self.owner = true,
+        }
+    }
 }
 
 /// Which process it is that comes back from [`run`].
@@ -73,26 +99,43 @@ pub(crate) enum Role {
     First,
     /// A new spawner, with its connection and where it tells of an owner. It holds nothing of the first process's.
     Spawner(UnixStream, OwnedFd),
+    /// A process for a peer of this pid namespace, which has to prove the box's key.
+    Opener(UnixStream, OwnedFd, Keyhole),
 }
 
-/// Listens at `socket` and works until the lease is over or it is told to end from outside. Returns in every spawner too.
-pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<Role, InitError> {
-    if rustix::process::getpid() != rustix::process::Pid::INIT {
-        return Err(InitError::NotFirst);
-    }
+/// What is known of the box's key.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keyhole {
+    /// The key, once a peer has given it.
+    pub(crate) key: Option<LinkKey>,
+    /// Whether somebody came in by the mounted socket before: commands of theirs may run, and must not give it one.
+    pub(crate) closed: bool,
+}
+
+/// Makes this process one whose memory nobody reads, whose orphans come to it, and which no signal interrupts.
+pub(crate) fn prepare() -> Result<(), InitError> {
     nix::sys::prctl::set_dumpable(false)?;
     nix::sys::prctl::set_child_subreaper(true)?;
     sys::default_signals();
-    let mut all = SigSet::all();
-    all.thread_block()?;
-    inherit_nothing()?;
-    all.clear();
+    SigSet::all().thread_block()?;
+    Ok(inherit_nothing()?)
+}
+
+/// Listens at `socket` and works until the lease is over or it is told to end from outside. With `channel` it takes peers
+/// from inside too. Returns in every spawner as well.
+pub(crate) fn run(socket: &Path, lease: Option<Duration>, channel: bool) -> Result<Role, InitError> {
+    if rustix::process::getpid() != rustix::process::Pid::INIT {
+        return Err(InitError::NotFirst);
+    }
+    prepare()?;
+    let mut all = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
         all.add(signal);
     }
     let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let listener = listen(socket).map_err(|source| InitError::Socket { path: socket.display().to_string(), source })?;
     let mut connections: Vec<Connection> = Vec::new();
+    let mut keyhole = channel.then(Keyhole::default);
     let mut owned = Instant::now();
     loop {
         let now = Instant::now();
@@ -110,15 +153,14 @@ pub(crate) fn run(socket: &Path, lease: Option<Duration>) -> Result<Role, InitEr
                 connection.hung_up = Some(Instant::now());
             }
             if told {
-                let mut byte = [0; 1];
-                connection.owner |= matches!(rustix::io::read(&connection.told, &mut byte), Ok(1));
+                connection.hear(keyhole.as_mut());
             }
         }
         bury(&mut connections)?;
         if events.asked
-            && let Some((stream, tell)) = accept(&listener, &mut connections)
+            && let Some(role) = accept(&listener, &mut connections, keyhole.as_mut())
         {
-            return Ok(Role::Spawner(stream, tell));
+            return Ok(role);
         }
     }
 }
@@ -148,7 +190,10 @@ fn look<'a>(
             })
         };
         places.push((
-            place(connection.socket.as_fd(), PollFlags::RDHUP, connection.hung_up.is_none() && !connection.dead),
+            connection
+                .socket
+                .as_ref()
+                .and_then(|socket| place(socket.as_fd(), PollFlags::RDHUP, connection.hung_up.is_none() && !connection.dead)),
             place(connection.told.as_fd(), PollFlags::IN, !connection.owner && connection.hung_up.is_none() && !connection.dead),
         ));
     }
@@ -215,20 +260,29 @@ fn bury(connections: &mut Vec<Connection>) -> Result<(), InitError> {
     Ok(())
 }
 
-/// Takes all who wait, from outside and of our user or root; closes the others at once.
+/// Takes all who wait, from outside and of our user or root, and from inside where there is a keyhole; closes the others at
+/// once.
 ///
-/// In the spawner of a new connection it returns that connection.
-fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) -> Option<(UnixStream, OwnedFd)> {
+/// In the process of a new connection it returns that connection.
+fn accept(listener: &UnixListener, connections: &mut Vec<Connection>, mut keyhole: Option<&mut Keyhole>) -> Option<Role> {
     while let Ok((stream, _)) = listener.accept() {
         let own = rustix::process::geteuid().as_raw();
-        let welcome = peer_of(&stream).is_ok_and(|peer| peer.pid == 0 && (peer.uid == own || peer.uid == 0));
-        if !welcome || connections.len() >= MAX_CONNECTIONS {
+        let Some(peer) = peer_of(&stream).ok().filter(|peer| peer.uid == own || peer.uid == 0) else { continue };
+        let outside = peer.pid == 0;
+        // whoever is inside cannot keep those out who are not
+        let inside = connections.iter().filter(|c| c.socket.is_none()).count();
+        if (!outside && (keyhole.is_none() || inside >= MAX_INSIDE)) || connections.len() >= MAX_CONNECTIONS {
             continue;
         }
+        if outside && let Some(keyhole) = &mut keyhole {
+            keyhole.closed = true;
+        }
         let (Ok((told, tell)), Ok(socket)) = (pipe_with(PipeFlags::CLOEXEC), stream.try_clone()) else { continue };
+        let socket = outside.then_some(socket);
         match sys::fork() {
             Ok(Some(pid)) => connections.push(Connection { pid, socket, told, owner: false, hung_up: None, dead: false }),
-            Ok(None) => return Some((stream, tell)),
+            Ok(None) if outside => return Some(Role::Spawner(stream, tell)),
+            Ok(None) => return Some(Role::Opener(stream, tell, keyhole.cloned().unwrap_or_default())),
             // no further process: its peer sees the end of the connection
             Err(_) => {}
         }

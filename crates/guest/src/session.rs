@@ -28,6 +28,9 @@ const MAX_COMMANDS: usize = 4096;
 /// How often processes that outlived their command are looked at, besides whenever something ends.
 const LINGER_LOOK: Duration = Duration::from_secs(1);
 
+/// How long the word that a command has started may wait for company: one that ends at once is told of in one message.
+const HELD_BACK: Duration = Duration::from_millis(1);
+
 /// How often those that are being killed are.
 const KILL_LOOK: Duration = Duration::from_millis(10);
 
@@ -79,6 +82,8 @@ struct Session {
     running: HashMap<i32, u64>,
     /// When all processes were looked at last.
     looked: Instant,
+    /// What is to be told with the next message.
+    unsaid: Vec<FromGuest>,
 }
 
 /// Serves a connection until it ends, then kills all it started; nothing of it is left when this succeeds. `told` hears
@@ -93,17 +98,8 @@ pub(crate) fn serve(stream: UnixStream, told: OwnedFd) -> Result<(), SessionErro
     let programs = Programs::of(own.get(b"PATH"));
     let (reader, writer) = split(stream)?;
     let me = getpid().as_raw_nonzero().get();
-    let mut session = Session {
-        me,
-        reader,
-        writer,
-        own,
-        wrapper,
-        programs,
-        commands: HashMap::new(),
-        running: HashMap::new(),
-        looked: Instant::now(),
-    };
+    let (commands, running, looked, unsaid) = (HashMap::new(), HashMap::new(), Instant::now(), Vec::new());
+    let mut session = Session { me, reader, writer, own, wrapper, programs, commands, running, looked, unsaid };
     // how the connection ended makes no difference: a peer that broke it off hears no more
     if let Ok(true) = session.greet(&told) {
         let _ = session.work();
@@ -150,16 +146,19 @@ impl Session {
         loop {
             // one millisecond more: a wait that ends just before its time would be one for nothing
             let wait = self.interval().map(|i| i.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
+            let wait = if self.unsaid.is_empty() { wait } else { Some(wait.map_or(HELD_BACK, |wait| wait.min(HELD_BACK))) };
             let (asked, ended) = {
                 let mut polled = [PollFd::new(self.reader.stream(), PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
                 wait_for(&mut polled, wait)?;
                 (!polled[0].revents().is_empty(), !polled[1].revents().is_empty())
             };
             if ended {
-                while children.read_signal()?.is_some() {}
+                // there is one at most: a second is not told of before the first is read
+                let _ = children.read_signal()?;
             }
             // ends first: what a signal of the peer's is meant for is known by then
             self.look()?;
+            self.say()?;
             if asked {
                 match self.reader.recv::<ToGuest>()? {
                     Some((message, fds)) => self.answer(message, &fds)?,
@@ -167,6 +166,15 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Tells what is to be told.
+    fn say(&mut self) -> Result<(), SessionError> {
+        if !self.unsaid.is_empty() {
+            self.writer.send_all(&self.unsaid)?;
+            self.unsaid.clear();
+        }
+        Ok(())
     }
 
     /// How often all processes are to be looked at now.
@@ -188,14 +196,21 @@ impl Session {
             ToGuest::Close { id } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.closing = true;
-                    self.look_after(false)?;
+                    self.look_after(false);
                 }
             }
-            ToGuest::Ping(n) => self.writer.send(&FromGuest::Pong(n), &[])?,
-            ToGuest::OpenTerminal => match terminal() {
-                Ok((theirs, slave)) => self.writer.send(&FromGuest::Terminal, &[theirs.as_fd(), slave.as_fd()])?,
-                Err(e) => self.writer.send(&FromGuest::NoTerminal(e.raw_os_error()), &[])?,
-            },
+            ToGuest::Ping(n) => {
+                self.unsaid.push(FromGuest::Pong(n));
+                self.say()?;
+            }
+            ToGuest::OpenTerminal => {
+                // what is to be told comes before it
+                self.say()?;
+                match terminal() {
+                    Ok((theirs, slave)) => self.writer.send(&FromGuest::Terminal, &[theirs.as_fd(), slave.as_fd()])?,
+                    Err(e) => self.writer.send(&FromGuest::NoTerminal(e.raw_os_error()), &[])?,
+                }
+            }
         }
         Ok(())
     }
@@ -211,7 +226,10 @@ impl Session {
             spawn::start(spawn, fds, &self.own, &self.wrapper, &self.programs)
         };
         match started {
-            Err(errno) => self.writer.send(&FromGuest::SpawnFailed { id, errno }, &[])?,
+            Err(errno) => {
+                self.unsaid.push(FromGuest::SpawnFailed { id, errno });
+                self.say()?;
+            }
             Ok(pid) => {
                 for command in self.commands.values_mut() {
                     // a number used again is another session
@@ -220,7 +238,7 @@ impl Session {
                 let command = Command { pid, ended: false, closing: false, sessions: HashSet::from([pid]) };
                 self.commands.insert(id, command);
                 self.running.insert(pid, id);
-                self.writer.send(&FromGuest::Started { id }, &[])?;
+                self.unsaid.push(FromGuest::Started { id });
             }
         }
         Ok(())
@@ -251,26 +269,29 @@ impl Session {
     fn look(&mut self) -> Result<(), SessionError> {
         let mut ended = Vec::new();
         let mut adopted = false;
-        while let Reaped::One(pid, status) = reap()? {
-            match self.running.remove(&pid) {
-                Some(id) => ended.push((id, status)),
-                None => adopted = true,
+        let none_left = loop {
+            match reap()? {
+                Reaped::One(pid, status) => match self.running.remove(&pid) {
+                    Some(id) => ended.push((id, status)),
+                    None => adopted = true,
+                },
+                Reaped::NotYet => break false,
+                Reaped::NoChild => break true,
             }
-        }
+        };
         if !ended.is_empty() {
-            self.tell(ended)?;
+            self.tell(ended, none_left);
         }
         if adopted || self.interval().is_some_and(|interval| self.looked.elapsed() >= interval) {
-            self.look_after(true)?;
+            self.look_after(true);
         }
         Ok(())
     }
 
-    /// Tells of commands that have ended, and whether they left anything behind.
-    fn tell(&mut self, ended: Vec<(u64, Status)>) -> Result<(), SessionError> {
+    /// Tells of commands that have ended, and whether they left anything behind. `none_left`: this process has no child.
+    fn tell(&mut self, ended: Vec<(u64, Status)>, none_left: bool) {
         if self.programs.changed() {
-            let names = self.programs.names();
-            self.writer.send(&FromGuest::Programs(names), &[])?;
+            self.unsaid.push(FromGuest::Programs(self.programs.names()));
         }
         for (id, _) in &ended {
             if let Some(command) = self.commands.get_mut(id) {
@@ -278,21 +299,20 @@ impl Session {
             }
         }
         // the common case in one read: when all children are commands that run, nobody left anything behind
-        let nothing_left =
-            tree::children(self.me).is_some_and(|children| children.iter().all(|pid| self.running.contains_key(pid)));
+        let nothing_left = none_left
+            || tree::children(self.me).is_some_and(|children| children.iter().all(|pid| self.running.contains_key(pid)));
         let alive = if nothing_left { HashSet::new() } else { self.survivors() };
         for (id, status) in ended {
             let alive = alive.contains(&id);
-            self.writer.send(&FromGuest::Exited { id, status, alive }, &[])?;
+            self.unsaid.push(FromGuest::Exited { id, status, alive });
             if !alive {
                 self.commands.remove(&id);
             }
         }
-        Ok(())
     }
 
     /// Kills on what is to be killed; tells, when `tell`, of commands whose last process is gone.
-    fn look_after(&mut self, tell: bool) -> Result<(), SessionError> {
+    fn look_after(&mut self, tell: bool) {
         let members = self.members();
         let mut gone = Vec::new();
         for (id, command) in &self.commands {
@@ -309,10 +329,9 @@ impl Session {
         if tell {
             for id in gone {
                 self.commands.remove(&id);
-                self.writer.send(&FromGuest::Empty { id }, &[])?;
+                self.unsaid.push(FromGuest::Empty { id });
             }
         }
-        Ok(())
     }
 
     /// The commands of which a process lives.

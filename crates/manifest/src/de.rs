@@ -6,6 +6,7 @@
 use crate::report::At;
 use crate::suggest::suggestion;
 use crate::tree::{Entry, Node, Value};
+use hmz_api::quantity::QUANTITY;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, VariantAccess, Visitor};
 use serde::de::{IntoDeserializer, Unexpected};
 use std::collections::BTreeSet;
@@ -171,7 +172,7 @@ struct De<'a> {
 }
 
 /// What a plain scalar means by the core schema.
-enum Plain<'a> {
+pub(crate) enum Plain<'a> {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -180,7 +181,7 @@ enum Plain<'a> {
     Text(&'a str),
 }
 
-fn meaning(text: &str) -> Plain<'_> {
+pub(crate) fn meaning(text: &str) -> Plain<'_> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
         "true" | "True" | "TRUE" => return Plain::Bool(true),
@@ -207,6 +208,14 @@ fn meaning(text: &str) -> Plain<'_> {
         Ok(n) if numeric && n.is_finite() => Plain::Float(n),
         _ => Plain::Text(text),
     }
+}
+
+/// Whether a number is written in another way than with digits and a point.
+fn is_odd_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.split_once('.').map_or_else(|| vec![digits], |(whole, rest)| vec![whole, rest]);
+    let is_plain = plain.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+    !is_plain && !matches!(meaning(text), Plain::Null | Plain::Bool(_) | Plain::Text(_))
 }
 
 impl<'a> De<'a> {
@@ -320,8 +329,13 @@ impl<'de> Deserializer<'de> for De<'_> {
         self.deserialize_unit(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_newtype_struct(self)
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        match &self.node.value {
+            Value::Scalar { text, plain: true } if name == QUANTITY && is_odd_number(text) => {
+                visitor.visit_str(text).map_err(|e: Fault| e.or_at(self.node.at))
+            }
+            _ => visitor.visit_newtype_struct(self),
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {

@@ -11,6 +11,16 @@ pub fn to_yaml(resource: &AnyResource) -> Result<String, Error> {
     serde_saphyr::to_string(resource).map_err(|e| wrong(e.to_string()))
 }
 
+/// Writes any value as YAML, ending with a newline.
+///
+/// # Errors
+/// As [`to_yaml`].
+pub fn value_to_yaml(value: &serde_json::Value) -> Result<String, Error> {
+    let text = serde_saphyr::to_string(value)
+        .map_err(|e| Error::new(hmz_api::ErrorKind::Internal, format!("this cannot be written as YAML: {e}")))?;
+    Ok(if text.ends_with('\n') { text } else { format!("{text}\n") })
+}
+
 /// Writes resources as one text of as many documents, which [`crate::read`] takes back.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //!   paths only.
 //! - [`read_paths`] does the same for what `-f` names: files, directories, standard input.
 //! - [`to_yaml`] writes a resource that reads back equal.
-//! - [`settings`] reads and watches `settings.yaml`, where one bad entry never hides another.
+//! - [`settings`] reads, watches and changes `settings.yaml`, where one bad entry never hides another.
 //! - [`template`] judges the texts of a flow without running it.
 //! - [`schema`] generates the JSON Schemas in `schemas/`.
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ pub mod template;
 mod tree;
 
 pub use document::read;
-pub use emit::{to_yaml, to_yaml_all};
+pub use emit::{to_yaml, to_yaml_all, value_to_yaml};
 pub use paths::read_paths;
 pub use place::Context;
 pub use report::{Report, into_error};

@@ -1,21 +1,25 @@
 //! `settings.yaml`: the runtimes a user saved. One bad entry never hides another, and other top-level keys are nobody's
 //! business here.
 
+pub mod edit;
 mod entry;
 mod fields;
+pub mod file;
+pub mod saved;
 mod watch;
 
 pub(crate) use entry::runtime_spec;
-pub use watch::{Loaded, WatchGuard, watch};
+pub use watch::{Loaded, WatchGuard, glance, watch};
 
 use crate::de::Fault;
 use crate::document::{broken_report, duplicates, report};
 use crate::place::Context;
-use crate::report::Report;
+use crate::report::{At, Report};
 use crate::suggest::nearest;
-use crate::tree::{self, Map, Node};
+use crate::tree::{self, Map, Node, Value};
 use hmz_api::kinds::RuntimeSpec;
 use hmz_api::{Backend, RuntimeRef};
+use std::rc::Rc;
 
 /// What settings.yaml says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -42,18 +46,49 @@ impl Settings {
 /// The backends of settings.yaml; `local` is never saved.
 const SAVED: [&str; 5] = ["ssh", "docker", "swarm", "apple-container", "slurm"];
 
-/// Reads the text of settings.yaml. An empty text is empty settings. `context` says what `~` is.
+/// Reads the text of settings.yaml. A text without a document is empty settings. `context` says what `~` is.
 ///
 /// # Errors
 /// One report when the text is not YAML, has more than one document, or is no mapping.
 pub fn read(text: &str, origin: &str, context: &Context) -> Result<Settings, Report> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let say = |fault: Fault| report(text, origin, fault);
-    let documents = tree::parse(text).map_err(|broken| broken_report(text, origin, &broken))?;
-    let root = match documents.as_slice() {
-        [] => return Ok(Settings::default()),
-        [root] => root,
-        [_, second, ..] => return Err(say(Fault::new(second.at, "settings are one document, and this is a second one"))),
+    let root = whole(text, origin)?;
+    let found = judge(&root, context);
+    Ok(Settings {
+        runtimes: found.runtimes.into_iter().map(|(r, read)| (r, read.map_err(|faults| first(faults, &say)))).collect(),
+        problems: found.problems.into_iter().map(say).collect(),
+    })
+}
+
+/// Everything that is wrong with the text of settings.yaml, in its order: each fault of each entry too.
+pub fn check(text: &str, origin: &str, context: &Context) -> Vec<Report> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match whole(text, origin) {
+        Ok(root) => {
+            let mut faults = judge(&root, context).faults();
+            faults.sort_by_key(|fault| fault.at);
+            faults.into_iter().map(|fault| report(text, origin, fault)).collect()
+        }
+        Err(report) => vec![report],
+    }
+}
+
+/// Whether a text says nothing at all, as an editor leaves the file between two steps of a save. It is never taken for a
+/// deliberate emptying, which is `runtimes: {}`, a comment, or no file.
+pub fn is_blank(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').trim().is_empty()
+}
+
+/// The mapping a text without byte-order mark is; one without a document is an empty mapping.
+fn whole(text: &str, origin: &str) -> Result<Rc<Node>, Report> {
+    let say = |fault: Fault| report(text, origin, fault);
+    let mut documents = tree::parse(text).map_err(|broken| broken_report(text, origin, &broken))?;
+    if let Some(second) = documents.get(1) {
+        return Err(say(Fault::new(second.at, "settings are one document, and this is a second one")));
+    }
+    let Some(root) = documents.pop() else {
+        return Ok(Rc::new(Node::of(At { line: 1, column: 1 }, Value::Map(Map::default()))));
     };
     let Some(map) = root.map() else {
         return Err(say(Fault::new(root.at, "settings are a mapping")));
@@ -61,37 +96,55 @@ pub fn read(text: &str, origin: &str, context: &Context) -> Result<Settings, Rep
     if let Some((key, at, first)) = map.duplicates.iter().find(|(key, ..)| key == "runtimes") {
         return Err(say(Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line))));
     }
-    let mut settings = Settings::default();
-    let Some(runtimes) = root.get("runtimes").filter(|e| !e.value.is_null()) else { return Ok(settings) };
-    let Some(backends) = runtimes.value.map() else {
+    if let Some(runtimes) = root.get("runtimes").filter(|e| !e.value.is_null() && e.value.map().is_none()) {
         return Err(say(Fault::new(runtimes.value.at, "runtimes are a mapping of backends")));
-    };
-    settings.problems.extend(twice(backends).map(say));
+    }
+    Ok(root)
+}
+
+/// What is found under `runtimes`.
+#[derive(Debug, Default)]
+struct Found {
+    runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, Vec<Fault>>)>,
+    problems: Vec<Fault>,
+}
+
+impl Found {
+    fn faults(self) -> Vec<Fault> {
+        let of_entries = self.runtimes.into_iter().filter_map(|(_, entry)| entry.err()).flatten();
+        self.problems.into_iter().chain(of_entries).collect()
+    }
+}
+
+fn judge(root: &Node, context: &Context) -> Found {
+    let mut found = Found::default();
+    let Some(backends) = root.get("runtimes").and_then(|e| e.value.map()) else { return found };
+    found.problems.extend(twice(backends));
     for entry in &backends.entries {
         let backend = Backend::from_word(&entry.key).filter(|b| *b != Backend::Local);
         let Some(backend) = backend else {
             let fault = Fault::new(entry.key_at, format!("'{}' is not a runtime backend: {}", entry.key, SAVED.join(", ")));
             let near = nearest(&entry.key, SAVED).map(|n| format!("did you mean '{n}'?"));
-            settings.problems.push(say(fault.suggest(near)));
+            found.problems.push(fault.suggest(near));
             continue;
         };
-        read_backend(backend, &entry.value, context, &mut settings, &say);
+        read_backend(backend, &entry.value, context, &mut found);
     }
-    Ok(settings)
+    found
 }
 
-fn read_backend(backend: Backend, node: &Node, context: &Context, settings: &mut Settings, say: &dyn Fn(Fault) -> Report) {
+fn read_backend(backend: Backend, node: &Node, context: &Context, found: &mut Found) {
     if node.is_null() {
         return;
     }
     let Some(names) = node.map() else {
-        settings.problems.push(say(Fault::new(node.at, format!("'{backend}' is a mapping of names"))));
+        found.problems.push(Fault::new(node.at, format!("'{backend}' is a mapping of names")));
         return;
     };
     for entry in &names.entries {
         let runtime = RuntimeRef::named(backend, entry.key.clone());
         if let Err(e) = RuntimeRef::check_name(&entry.key) {
-            settings.problems.push(say(Fault::new(entry.key_at, e.message)));
+            found.problems.push(Fault::new(entry.key_at, e.message));
             continue;
         }
         let again = names.duplicates.iter().find(|(key, ..)| *key == entry.key);
@@ -119,7 +172,7 @@ fn read_backend(backend: Backend, node: &Node, context: &Context, settings: &mut
                 }
             }
         };
-        settings.runtimes.push((runtime, read.map_err(|faults| first(faults, say))));
+        found.runtimes.push((runtime, read));
     }
 }
 

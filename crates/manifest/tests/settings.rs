@@ -5,6 +5,8 @@ use hmz_api::{Backend, RuntimeRef};
 use hmz_manifest::Context;
 use hmz_manifest::settings::{Loaded, Settings, read, watch};
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
@@ -129,6 +131,7 @@ async fn a_watch_survives_what_editors_do() {
     let path = folder.join("settings.yaml");
     let (mut told, _guard) = watch(&path, context()).unwrap();
     assert_eq!(*told.borrow(), Loaded::default());
+    until(&mut told, |l| l.settled).await;
 
     // the directory and the file come later
     std::fs::create_dir_all(&folder).unwrap();
@@ -172,8 +175,83 @@ async fn a_watch_survives_what_editors_do() {
 
     // gone for good: nothing is saved
     std::fs::remove_file(&path).unwrap();
-    let gone = until(&mut told, |l| l.settings == Settings::default()).await;
-    assert_eq!(gone, Loaded::default());
+    let gone = until(&mut told, |l| l.settings == Settings::default() && l.settled).await;
+    assert_eq!(gone, Loaded { settled: true, ..Loaded::default() });
+}
+
+/// A way to save `text` as the file at `path`, which is below two links.
+type Way = (&'static str, fn(&Path, &str));
+
+const WAYS: [Way; 9] = [
+    ("truncated and written", |path, text| {
+        let mut file = std::fs::File::create(path).unwrap();
+        text.split_inclusive(' ').for_each(|part| file.write_all(part.as_bytes()).unwrap());
+    }),
+    ("put in place of it", replace),
+    ("moved away as a backup, then put in its place", |path, text| {
+        std::fs::rename(path, path.with_extension("yaml~")).unwrap();
+        replace(path, text);
+    }),
+    ("changed by sed", |path, text| {
+        let to = text.trim_end();
+        let done = std::process::Command::new("sed").args(["-i", &format!("1s|.*|{to}|")]).arg(path).status().unwrap();
+        assert!(done.success());
+    }),
+    ("deleted and created", |path, text| {
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, text).unwrap();
+    }),
+    ("another target of its link", |path, text| {
+        let other = path.parent().unwrap().join(format!("other-{}", text.replace(|c: char| !c.is_ascii_digit(), "")));
+        std::fs::write(&other, text).unwrap();
+        let link = path.with_extension("link");
+        symlink(&other, &link).unwrap();
+        std::fs::rename(&link, path).unwrap();
+    }),
+    ("another directory in place of its own", |path, text| {
+        let dir = path.parent().unwrap();
+        let (next, last) = (dir.with_extension("next"), dir.with_extension("last"));
+        std::fs::create_dir(&next).unwrap();
+        std::fs::write(next.join("settings.yaml"), text).unwrap();
+        std::fs::rename(dir, &last).unwrap();
+        std::fs::rename(&next, dir).unwrap();
+        std::fs::remove_dir_all(last).unwrap();
+    }),
+    ("another target of the link to its directory", |path, text| {
+        let link = path.parent().unwrap().parent().unwrap().join("home");
+        let real = tempfile::Builder::new().tempdir_in(link.parent().unwrap()).unwrap().keep();
+        std::fs::write(real.join("settings.yaml"), text).unwrap();
+        let next = link.with_extension("next");
+        symlink(&real, &next).unwrap();
+        std::fs::rename(&next, &link).unwrap();
+    }),
+    ("written where its link points", |path, text| {
+        let real = path.parent().unwrap().parent().unwrap().join("repository.yaml");
+        std::fs::write(&real, text).unwrap();
+        if std::fs::read_link(path).ok().as_ref() != Some(&real) {
+            let _ = std::fs::remove_file(path);
+            symlink(&real, path).unwrap();
+        }
+    }),
+];
+
+#[tokio::test]
+async fn no_save_is_missed_however_it_is_made() {
+    for (way, save) in WAYS {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        symlink(&real, root.path().join("home")).unwrap();
+        let path = root.path().join("home/settings.yaml");
+        std::fs::write(&path, settings(100)).unwrap();
+        let (mut told, _guard) = watch(&path, context()).unwrap();
+        for n in 1..=10 {
+            // by the path of the directory itself, where it is not the link that changes
+            let by = if way.contains("link to its") { path.clone() } else { real.join("settings.yaml") };
+            save(&by, &settings(n));
+            until(&mut told, |l| is(l, Some(n)) && l.problem.is_none()).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! the scratch. They are short, since sockets are made in them.
 
 use crate::claim;
+use crate::guest::{self, GuestProgram};
 use crate::orphans;
 use crate::paths::{Paths, hex, private_dir};
 use crate::removal::remove_tree;
@@ -9,13 +10,10 @@ use hmz_api::Error;
 use hmz_api::clock::Clock;
 use hmz_drivers::{BoxKey, GuestFiles};
 use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How much of a program's digest is in the path of its copy, in digits.
-const DIGEST: usize = 16;
+pub(crate) const DIGEST: usize = 16;
 
 /// Makes and removes the directories of boxes.
 #[derive(Debug, Clone)]
@@ -25,19 +23,27 @@ pub struct Files {
     /// This home's.
     own: PathBuf,
     program: PathBuf,
+    guest: PathBuf,
 }
 
 impl Files {
-    /// For one HMZ_HOME. The running binary is copied into the state directory under its digest, so that an upgrade or a
-    /// rebuild does not take it away from under a box.
+    /// For one HMZ_HOME. The running binary and the guest's program are copied into the state directory under their digests,
+    /// so that an upgrade or a rebuild does not take them away from under a run or a box.
     ///
     /// # Errors
-    /// When it cannot be copied.
-    pub fn new(paths: &Paths, instance: &str) -> Result<Self, Error> {
-        Ok(Self { root: paths.boxes.clone(), own: claim::dir(paths, instance), program: guest_program(&paths.state)? })
+    /// When they cannot be copied.
+    pub fn new(paths: &Paths, instance: &str, program: GuestProgram) -> Result<Self, Error> {
+        let failed = |e: std::io::Error| Error::failed(format!("the guest's program: {e}"));
+        let kept = paths.state.join("guest");
+        let own = guest::own()?.keep(&kept, "hmz").map_err(failed)?;
+        let guest = match program {
+            GuestProgram::Own => own.clone(),
+            GuestProgram::Embedded(_) => program.image()?.keep(&kept, "hmz-guest").map_err(failed)?,
+        };
+        Ok(Self { root: paths.boxes.clone(), own: claim::dir(paths, instance), program: own, guest })
     }
 
-    /// The copy of the running binary; runners are started from it too.
+    /// The copy of the running binary, which runners are started from.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -56,7 +62,7 @@ impl Files {
     /// When they cannot be made.
     pub fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error> {
         let dir = self.dir(key);
-        let files = GuestFiles { program: self.program.clone(), socket_dir: dir.join("run"), scratch: dir.join("s") };
+        let files = GuestFiles { program: self.guest.clone(), socket_dir: dir.join("run"), scratch: dir.join("s") };
         private_dir(&self.own, true)?;
         private_dir(&files.socket_dir, true)?;
         private_dir(&files.scratch, true)?;
@@ -94,7 +100,12 @@ impl Files {
             let is_copy = name.len() == DIGEST && name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_hexdigit()));
             // a daemon may tell of a mount by another path to it
             let is_used = used.iter().any(|program| program.components().any(|part| part.as_os_str() == name));
-            if is_copy && dir != own && !is_used && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if is_copy
+                && dir != own
+                && Some(dir.as_path()) != self.guest.parent()
+                && !is_used
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
                 tracing::info!(dir = %dir.display(), "removes the copy of an earlier program");
                 remove_tree(&dir).map_err(|e| failed(&dir, e))?;
             }
@@ -109,35 +120,6 @@ pub(crate) fn name_of(key: &BoxKey) -> String {
     hex(&Sha256::digest(text.as_bytes()))[..8].to_owned()
 }
 
-/// `<state>/guest/<digest>/hmz`, a copy of this executable.
-fn guest_program(state: &Path) -> Result<PathBuf, Error> {
-    let failed = |e: std::io::Error| Error::failed(format!("the guest's program: {e}"));
-    let mut own = File::open("/proc/self/exe").map_err(failed)?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let n = own.read(&mut buffer).map_err(failed)?;
-        if n == 0 {
-            break;
-        }
-        digest.update(&buffer[..n]);
-    }
-    let dir = state.join("guest").join(&hex(&digest.finalize())[..DIGEST]);
-    let target = dir.join("hmz");
-    if target.exists() {
-        return Ok(target);
-    }
-    std::fs::create_dir_all(&dir).map_err(failed)?;
-    let fresh = dir.join(format!(".hmz.{}", std::process::id()));
-    let mut source = File::open("/proc/self/exe").map_err(failed)?;
-    let mut out = File::options().create(true).truncate(true).write(true).mode(0o755).open(&fresh).map_err(failed)?;
-    std::io::copy(&mut source, &mut out).map_err(failed)?;
-    out.flush().and_then(|()| out.sync_all()).map_err(failed)?;
-    drop(out);
-    std::fs::rename(&fresh, &target).map_err(failed)?;
-    Ok(target)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,7 +130,7 @@ mod tests {
         let program = state.join("guest/0123456789abcdef/hmz");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
         std::fs::write(&program, "own").unwrap();
-        Files { own: boxes.join("aaaaaaaa"), root: boxes, program }
+        Files { own: boxes.join("aaaaaaaa"), root: boxes, guest: program.clone(), program }
     }
 
     fn key() -> BoxKey {

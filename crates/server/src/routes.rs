@@ -5,11 +5,14 @@ mod cancel;
 mod delete;
 mod get;
 mod journal;
+mod saved;
+mod settings;
 mod watch;
 
 use crate::attach::Attached;
 use crate::callers::Callers;
 use crate::paths::Paths;
+use crate::saved::SavedRuntimes;
 use crate::settings::SettingsFile;
 use axum::Json;
 use axum::Router;
@@ -21,13 +24,14 @@ use hmz_store::{Store, StoreError};
 use std::sync::Arc;
 
 /// What every route needs.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Api {
     pub store: Store,
     pub paths: Paths,
     pub callers: Arc<Callers>,
     pub attached: Arc<Attached>,
     pub settings: SettingsFile,
+    pub saved: SavedRuntimes,
 }
 
 /// Largest request body, in bytes.
@@ -38,6 +42,11 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
+        .route("/v1/settings", get(settings::settings))
+        .route("/v1/settings/runtimes", post(saved::add))
+        .route("/v1/settings/runtimes/{name}", axum::routing::delete(saved::remove))
+        .route("/v1/settings/ssh-hosts", get(saved::ssh_hosts).post(saved::import))
+        .route("/v1/Runtime/{name}/check", post(saved::check))
         .route("/v1/{kind}", get(get::list))
         .route("/v1/{kind}/{name}", get(get::one).delete(delete::delete))
         .route("/v1/Run/{name}/journal", get(journal::journal))

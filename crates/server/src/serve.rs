@@ -3,9 +3,11 @@
 use crate::attach::{self, Attached};
 use crate::callers::Callers;
 use crate::claim::Claim;
+use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
+use crate::saved::SavedRuntimes;
 use crate::{idle, instance, world};
 use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
@@ -29,6 +31,8 @@ pub struct Config {
     pub paths: Paths,
     /// Its environment.
     pub env: BTreeMap<String, String>,
+    /// What its boxes are given.
+    pub guest: GuestProgram,
     /// Whether it ends when there is nothing to do.
     pub ends_when_idle: bool,
 }
@@ -76,7 +80,8 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         paths: paths.clone(),
         callers,
         attached: Arc::clone(&attached),
-        settings: world::settings_file(&config),
+        settings: world::settings_file(&paths, &config.env),
+        saved: SavedRuntimes::new(&paths, &config.env),
     };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);

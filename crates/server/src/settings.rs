@@ -2,9 +2,11 @@
 
 use futures::StreamExt;
 use hmz_api::kinds::RuntimeSource;
+use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
 use hmz_api::{Error, Kind, Resource, Runtime};
 use hmz_controllers::SettingsSnapshot;
 use hmz_manifest::Context;
+use hmz_manifest::settings::file::read_text;
 use hmz_manifest::settings::{self, Loaded, Settings};
 use hmz_store::{Store, StoreError};
 use std::path::{Path, PathBuf};
@@ -30,7 +32,8 @@ impl SettingsFile {
     /// # Errors
     /// When the store cannot be asked.
     pub async fn settled(&self, store: &Store) -> Result<(), StoreError> {
-        let Ok(text) = tokio::fs::read_to_string(&self.path).await else { return Ok(()) };
+        let path = self.path.clone();
+        let Ok(Ok(Some(text))) = tokio::task::spawn_blocking(move || read_text(&path)).await else { return Ok(()) };
         let Ok(declared) = settings::read(&text, &self.path.display().to_string(), &self.context) else { return Ok(()) };
         // the watch comes first, so that no change falls between the look and the wait
         let mut changes = store.watch(Some(Runtime::KIND), None)?;
@@ -51,7 +54,12 @@ fn has(stored: &[Resource<Runtime>], declared: &Settings) -> bool {
     declared.runtimes.iter().all(|(runtime, entry)| {
         let Ok(spec) = entry else { return true };
         let name = runtime.resource_name();
-        stored.iter().find(|r| r.name() == name).is_some_and(|r| r.spec == *spec || r.status.source == RuntimeSource::Manifest)
+        // one that was wrong or taken out before is usable when that is not said of it any more
+        let said = |r: &Resource<Runtime>| [SETTINGS_VALID, SAVED].iter().any(|c| r.status.conditions.is_false(c));
+        let found = stored.iter().find(|r| r.name() == name);
+        // one that is being deleted may be so for long, and is made anew then
+        let elsewhere = |r: &Resource<Runtime>| r.status.source == RuntimeSource::Manifest || r.metadata.is_deleting();
+        found.is_some_and(|r| elsewhere(r) || (r.spec == *spec && !said(r)))
     })
 }
 
@@ -90,5 +98,6 @@ fn snapshot(path: &Path, loaded: &Loaded) -> SettingsSnapshot {
             .collect(),
         problem: loaded.problem.as_ref().map(ToString::to_string),
         faults: loaded.settings.problems.iter().map(ToString::to_string).collect(),
+        settled: loaded.settled,
     }
 }

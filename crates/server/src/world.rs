@@ -36,20 +36,10 @@ pub(crate) fn build(
 ) -> Result<(World, Arc<RunnerProcesses>, mpsc::UnboundedReceiver<String>), Error> {
     let paths = &config.paths;
     let instance = instance.to_owned();
-    let uid = rustix::process::getuid();
-    let docker: Arc<dyn Driver> = Arc::new(DockerDriver::new(DockerIdentity {
-        instance: instance.clone(),
-        uid: uid.as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        user_name: user_name(uid.as_raw(), &config.env),
-        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        docker_config_dir: config_dir(&config.env).unwrap_or_default(),
-        sockets: paths.runtime.join("d"),
-        hosts: Arc::new(Hosts(store.clone())),
-        elsewhere: false,
-        clock: Arc::clone(&clock),
-    }));
-    let files = Files::new(paths, &instance)?;
+    let hosts = Arc::new(Hosts(store.clone()));
+    let who = identity(&instance, &config.env, paths.runtime.join("d"), hosts, Arc::clone(&clock));
+    let docker: Arc<dyn Driver> = Arc::new(DockerDriver::new(who));
+    let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
     let (runners, ended) = RunnerProcesses::new(executable.clone());
@@ -66,16 +56,39 @@ pub(crate) fn build(
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),
         epics: Arc::new(Epics(paths.clone())),
-        settings: settings::follow(settings_file(config))?,
+        settings: settings::follow(settings_file(paths, &config.env))?,
     };
     Ok((world, runners, ended))
 }
 
-/// settings.yaml of this daemon's home.
-pub(crate) fn settings_file(config: &Config) -> SettingsFile {
-    let home = config.env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-    let context = hmz_manifest::Context { base: config.paths.home.clone(), home: Some(home) };
-    SettingsFile { path: config.paths.settings(), context }
+/// Who makes containers from here. `sockets` is for those of daemons over ssh, `hosts` says what endpoints `ssh:NAME` are.
+pub(crate) fn identity(
+    instance: &str,
+    env: &BTreeMap<String, String>,
+    sockets: PathBuf,
+    hosts: Arc<dyn SavedHosts>,
+    clock: SharedClock,
+) -> DockerIdentity {
+    let uid = rustix::process::getuid().as_raw();
+    DockerIdentity {
+        instance: instance.to_owned(),
+        uid,
+        gid: rustix::process::getgid().as_raw(),
+        user_name: user_name(uid, env),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        docker_config_dir: config_dir(env).unwrap_or_default(),
+        sockets,
+        hosts,
+        elsewhere: false,
+        clock,
+    }
+}
+
+/// settings.yaml of a home.
+pub(crate) fn settings_file(paths: &Paths, env: &BTreeMap<String, String>) -> SettingsFile {
+    let home = env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let context = hmz_manifest::Context { base: paths.home.clone(), home: Some(home) };
+    SettingsFile { path: paths.settings(), context }
 }
 
 /// The user's name: /etc/passwd says it (no other source: a lookup would load libraries), else USER, else the number.
@@ -97,7 +110,8 @@ impl SavedHosts for Hosts {
     async fn find(&self, name: &str) -> Option<RuntimeSpec> {
         let name = RuntimeRef::named(Backend::Ssh, name).resource_name();
         let found = self.0.get::<Runtime>(&name).await.ok().flatten()?;
-        let readable = !found.status.conditions.is_false("Readable") && !found.metadata.is_deleting();
+        let readable =
+            !found.status.conditions.is_false(hmz_api::kinds::condition::SETTINGS_VALID) && !found.metadata.is_deleting();
         readable.then_some(found.spec)
     }
 }
@@ -170,9 +184,9 @@ struct GuestProbe;
 #[async_trait]
 impl hmz_controllers::GuestProbe for GuestProbe {
     async fn check(&self, address: &BoxAddress) -> Result<(), String> {
-        let (socket, pid) = (PathBuf::from(&address.socket), address.pid);
+        let link = address.link.clone();
         // it blocks for as long as a guest may take to answer
-        let asked = tokio::task::spawn_blocking(move || hmz_wire::Client::connect(&socket, pid, true, None).map(drop));
+        let asked = tokio::task::spawn_blocking(move || hmz_wire::Client::open(&link, true, None).map(drop));
         match asked.await {
             Ok(answer) => answer.map_err(|e| e.to_string()),
             Err(e) => Err(e.to_string()),

@@ -13,6 +13,10 @@ pub const MAX_FDS: usize = 64;
 /// The socket's SO_PEEK_OFF is this plus the number of the descriptor the stand-in was executed from: how it finds it.
 pub const SOCKET_MARK: i32 = 0x2000_0000;
 
+/// The same of a stand-in that keeps its terminal: the command has one of its own elsewhere, and this one's changes of size
+/// and its end have to be heard here.
+pub const KEEPS_TERMINAL_MARK: i32 = 0x3000_0000;
+
 /// Largest block of strings, in bytes: what the kernel allows an exec (6 MiB).
 pub const MAX_BLOCK: usize = 6 << 20;
 

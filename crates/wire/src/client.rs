@@ -3,7 +3,9 @@
 //! Blocking, with one reader thread a connection. Before a byte is sent the socket's peer must be the box's own pid 1;
 //! an impostor that replaced the socket file in the box is refused.
 
+use crate::channel::{Ask, Channel};
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
+use hmz_api::link::Link;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 /// How long a guest may take to answer a `Hello`, and to take a frame. What listens may be an impostor, or stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The signal that says that a terminal's size changed.
+const SIGWINCH: i32 = 28;
 
 /// Why a box cannot be worked in.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +41,9 @@ pub enum ClientError {
     /// The guest is gone.
     #[error("the box's guest is gone")]
     Gone,
+    /// What carries the stream to the box complained.
+    #[error("the way to the box failed: {0}")]
+    Carrier(String),
     /// It did not answer in time.
     #[error("the box's guest does not answer")]
     Silent,
@@ -70,10 +78,18 @@ enum Stage {
     Exited,
 }
 
-#[derive(Debug)]
+/// Takes a command's events, in the thread that hears the guest.
+type Hear = Box<dyn FnMut(CommandEvent) + Send>;
+
 struct Listener {
     stage: Stage,
-    events: Sender<CommandEvent>,
+    hear: Hear,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("stage", &self.stage).finish_non_exhaustive()
+    }
 }
 
 impl Stage {
@@ -95,7 +111,7 @@ impl Stage {
 type Terminal = Result<(OwnedFd, OwnedFd), i32>;
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     /// One listener a command; `None` once the channel is lost.
     commands: Mutex<Option<HashMap<u64, Listener>>>,
     /// Told when the channel is lost.
@@ -103,6 +119,25 @@ struct Shared {
     programs: Mutex<Arc<Vec<String>>>,
     /// Who waits for a terminal, in the order of the asking; nobody once the channel is lost.
     terminals: Mutex<VecDeque<Sender<Terminal>>>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self { commands: Mutex::new(Some(HashMap::new())), ..Self::default() }
+    }
+
+    pub(crate) fn set_programs(&self, names: Vec<String>) {
+        *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+    }
+}
+
+/// The way messages go.
+#[derive(Debug)]
+enum Route {
+    /// Descriptors cross themselves.
+    Direct(Writer),
+    /// Everything is copied.
+    Channel(Arc<Channel>),
 }
 
 /// A connection to a box's guest. When the last clone is dropped, everything it started in the box is killed.
@@ -113,7 +148,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    writer: Writer,
+    route: Route,
     shared: Arc<Shared>,
     welcome: Welcome,
     next: AtomicU64,
@@ -121,8 +156,30 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // only a local socket is closed; the guest does the killing when it sees the end
-        self.writer.shutdown();
+        self.route.shutdown();
+    }
+}
+
+impl Route {
+    fn send(&self, message: ToGuest) -> Result<(), ClientError> {
+        match self {
+            Self::Direct(writer) => Ok(writer.send(&message, &[])?),
+            Self::Channel(channel) => match message {
+                ToGuest::Signal { id, signal } if signal == SIGWINCH && channel.resize(id)? => Ok(()),
+                ToGuest::Signal { id, signal } => channel.ask(&Ask::Signal { id, signal }),
+                ToGuest::Close { id } => channel.ask(&Ask::Close { id }),
+                // said by the channel itself
+                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::Ping(_) | ToGuest::OpenTerminal => Ok(()),
+            },
+        }
+    }
+
+    /// Neither waits: the guest does the killing when it sees the end.
+    fn shutdown(&self) {
+        match self {
+            Self::Direct(writer) => writer.shutdown(),
+            Self::Channel(channel) => channel.close(),
+        }
     }
 }
 
@@ -136,6 +193,22 @@ pub struct Command {
 }
 
 impl Client {
+    /// Connects to a box's guest by the way that is given. `owner`: this connection keeps a leased box alive.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is not the box's, refuses or is silent.
+    pub fn open(link: &Link, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
+        match link {
+            Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
+            Link::Stream(link) => {
+                let shared = Arc::new(Shared::new());
+                let (channel, welcome) = Channel::begin(link, owner, fence, Arc::clone(&shared))?;
+                check(&welcome)?;
+                Ok(Self { inner: Arc::new(Inner { route: Route::Channel(channel), shared, welcome, next: AtomicU64::new(1) }) })
+            }
+        }
+    }
+
     /// Connects to the guest at `socket`, whose pid 1 is `pid` as this process sees it.
     ///
     /// # Errors
@@ -157,21 +230,15 @@ impl Client {
             Err(WireError::Io(e)) if e.kind() == std::io::ErrorKind::WouldBlock => return Err(ClientError::Silent),
             Err(e) => return Err(e.into()),
         };
-        if welcome.version != VERSION {
-            return Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)));
-        }
+        check(&welcome)?;
         reader.stream().set_read_timeout(None)?;
         let mut welcome = welcome;
         welcome.programs = names_only(std::mem::take(&mut welcome.programs));
-        let shared = Arc::new(Shared {
-            commands: Mutex::new(Some(HashMap::new())),
-            lost: Condvar::new(),
-            programs: Mutex::new(Arc::new(welcome.programs.clone())),
-            terminals: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new());
+        shared.set_programs(welcome.programs.clone());
         let heard = Arc::clone(&shared);
         std::thread::Builder::new().name("box".into()).spawn(move || hear(reader, &heard))?;
-        Ok(Self { inner: Arc::new(Inner { writer, shared, welcome, next: AtomicU64::new(1) }) })
+        Ok(Self { inner: Arc::new(Inner { route: Route::Direct(writer), shared, welcome, next: AtomicU64::new(1) }) })
     }
 
     /// What the guest said of itself.
@@ -188,29 +255,57 @@ impl Client {
     ///
     /// # Errors
     /// When the guest is gone.
-    pub fn spawn(&self, mut spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
-        let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        spawn.id = id;
+    pub fn spawn(&self, spawn: Spawn, fds: &[BorrowedFd<'_>]) -> Result<Command, ClientError> {
         let (sender, events) = channel();
-        match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, events: sender }),
-            None => return Err(ClientError::Gone),
+        let hear = move |event| {
+            // one that was dropped does not care
+            let _ = sender.send(event);
         };
-        if let Err(e) = self.inner.writer.send(&ToGuest::Spawn(spawn), fds) {
-            if let Some(commands) = &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-                commands.remove(&id);
-            }
-            return Err(e.into());
-        }
+        let id = self.spawn_heard(spawn, fds, hear)?;
         Ok(Command { id, events, client: self.clone() })
     }
 
+    /// Starts a command and gives its events to `hear`, which may be called before this returns; its id. `hear` is called in
+    /// the thread that hears the guest, or over a stream in one that copies, and every command of this connection waits for
+    /// it: it must not block.
+    ///
+    /// # Errors
+    /// When the guest is gone. `hear` is then not called, or with `Lost` alone.
+    pub fn spawn_heard(
+        &self,
+        mut spawn: Spawn,
+        fds: &[BorrowedFd<'_>],
+        hear: impl FnMut(CommandEvent) + Send + 'static,
+    ) -> Result<u64, ClientError> {
+        let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
+        spawn.id = id;
+        match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, hear: Box::new(hear) }),
+            None => return Err(ClientError::Gone),
+        };
+        let sent = match &self.inner.route {
+            Route::Direct(writer) => writer.send(&ToGuest::Spawn(spawn), fds).map_err(ClientError::from),
+            Route::Channel(channel) => channel.spawn(spawn, fds),
+        };
+        if let Err(e) = sent {
+            if let Some(commands) = &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+                commands.remove(&id);
+            }
+            return Err(e);
+        }
+        Ok(id)
+    }
+
     /// A terminal made in the box, where it has a name: the side to be held here and the side a command gets. `Err(errno)`
-    /// inside when the box has none to give. What comes is not looked at: a guest may send any descriptor.
+    /// inside when the box has none to give, as over a stream, where each terminal a command gets has one there made for it.
+    /// What comes is not looked at: a guest may send any descriptor.
     ///
     /// # Errors
     /// When the guest is gone.
     pub fn terminal(&self) -> Result<Result<(OwnedFd, OwnedFd), i32>, ClientError> {
+        let Route::Direct(writer) = &self.inner.route else {
+            return Ok(Err(rustix::io::Errno::OPNOTSUPP.raw_os_error()));
+        };
         let (sender, answer) = channel();
         {
             // answers come in the order of the asking
@@ -218,7 +313,7 @@ impl Client {
             if self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
                 return Err(ClientError::Gone);
             }
-            self.inner.writer.send(&ToGuest::OpenTerminal, &[])?;
+            writer.send(&ToGuest::OpenTerminal, &[])?;
             waiting.push_back(sender);
         }
         answer.recv().map_err(|_| ClientError::Gone)
@@ -229,7 +324,7 @@ impl Client {
     /// # Errors
     /// When the guest is gone.
     pub fn signal(&self, id: u64, signal: i32) -> Result<(), ClientError> {
-        Ok(self.inner.writer.send(&ToGuest::Signal { id, signal }, &[])?)
+        self.inner.route.send(ToGuest::Signal { id, signal })
     }
 
     /// Has the whole session of command `id` killed.
@@ -237,7 +332,7 @@ impl Client {
     /// # Errors
     /// When the guest is gone.
     pub fn close(&self, id: u64) -> Result<(), ClientError> {
-        Ok(self.inner.writer.send(&ToGuest::Close { id }, &[])?)
+        self.inner.route.send(ToGuest::Close { id })
     }
 
     /// Blocks until the channel is lost, be it that the guest is gone or that [`Client::shutdown`] was called.
@@ -248,9 +343,34 @@ impl Client {
         }
     }
 
-    /// Ends the connection, as the last drop does.
+    /// Ends the connection, as the last drop does. Does not wait.
     pub fn shutdown(&self) {
-        self.inner.writer.shutdown();
+        self.inner.route.shutdown();
+    }
+
+    /// Ends the connection before this process ends. A socket tells that by itself; over a stream the guest has to be told,
+    /// and that is waited for, for some seconds at most.
+    pub fn finish(&self) {
+        match &self.inner.route {
+            Route::Direct(writer) => writer.shutdown(),
+            Route::Channel(channel) => channel.finish(),
+        }
+    }
+
+    /// Whether descriptors are copied instead of crossing themselves.
+    pub fn is_copied(&self) -> bool {
+        matches!(self.inner.route, Route::Channel(_))
+    }
+
+    /// The size of the command's terminal here may have changed. One that crossed itself has told already.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn resized(&self, id: u64) -> Result<(), ClientError> {
+        match &self.inner.route {
+            Route::Direct(_) => Ok(()),
+            Route::Channel(channel) => channel.resize(id).map(drop),
+        }
     }
 }
 
@@ -310,7 +430,7 @@ fn hear(mut reader: Reader, shared: &Shared) {
             FromGuest::Exited { id, status, alive } => (id, CommandEvent::Exited(status, alive)),
             FromGuest::Empty { id } => (id, CommandEvent::Empty),
             FromGuest::Programs(names) => {
-                *shared.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names_only(names));
+                shared.set_programs(names_only(names));
                 continue;
             }
             FromGuest::Pong(_) => continue,
@@ -337,27 +457,41 @@ fn hear(mut reader: Reader, shared: &Shared) {
     }
     // a guest that broke the protocol is not spoken to any more
     let _ = reader.stream().shutdown(std::net::Shutdown::Both);
-    // dropping the senders is what every listener hears as `Lost`
-    *shared.commands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    lose(shared);
+}
+
+/// Nothing more is heard: everybody is told.
+pub(crate) fn lose(shared: &Shared) {
+    let left = shared.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // dropping the senders is what tells whoever waits for a terminal
     shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).clear();
     shared.lost.notify_all();
+    for mut listener in left.into_iter().flat_map(HashMap::into_values) {
+        (listener.hear)(CommandEvent::Lost);
+    }
 }
 
 /// Passes an event on; false when no guest of ours would have sent it.
-fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
-    let mut commands = shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(commands) = &mut *commands else { return false };
-    let Some(listener) = commands.get_mut(&id) else { return false };
+/// One call after the other, and [`lose`] not meanwhile: whoever calls sees to that.
+pub(crate) fn tell(shared: &Shared, id: u64, event: CommandEvent) -> bool {
+    let commands = || shared.commands.lock().unwrap_or_else(PoisonError::into_inner);
+    // taken out: whoever hears may start another command
+    let Some(mut listener) = commands().as_mut().and_then(|commands| commands.remove(&id)) else { return false };
     let Some(next) = listener.stage.after(event) else { return false };
-    // one that was dropped does not care
-    let _ = listener.events.send(event);
-    match next {
-        Some(stage) => listener.stage = stage,
-        None => {
-            commands.remove(&id);
-        }
+    (listener.hear)(event);
+    if let Some(stage) = next {
+        listener.stage = stage;
+        // nobody says meanwhile that the channel is lost
+        commands().as_mut().map(|commands| commands.insert(id, listener));
     }
     true
+}
+
+fn check(welcome: &Welcome) -> Result<(), ClientError> {
+    if welcome.version == VERSION {
+        return Ok(());
+    }
+    Err(ClientError::Refused(format!("it speaks version {} and we {VERSION}", welcome.version)))
 }
 
 /// Connects, for at most [`PATIENCE`]: a socket whose listener takes nobody would hold us for ever.
@@ -374,7 +508,7 @@ fn reach(socket: &Path) -> Result<UnixStream, ClientError> {
 }
 
 /// A guest's word for what is on PATH is taken for names, never for paths.
-fn names_only(mut names: Vec<String>) -> Vec<String> {
+pub(crate) fn names_only(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']));
     names
 }

@@ -50,6 +50,18 @@ pub fn split(stream: UnixStream) -> Result<(Reader, Writer), WireError> {
     Ok((Reader { stream }, Writer { stream: Arc::new(other), turn: Arc::new(Mutex::new(())) }))
 }
 
+/// A message with its length before it.
+fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
+    let mut frame =
+        postcard::to_extend(message, vec![0; 4]).map_err(|_| WireError::Protocol("a message that cannot be encoded"))?;
+    let len = frame.len() - 4;
+    if len > MAX_FRAME {
+        return Err(WireError::Protocol("a message that is too large"));
+    }
+    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
+    Ok(frame)
+}
+
 impl Writer {
     /// Sends one message with descriptors.
     ///
@@ -57,13 +69,25 @@ impl Writer {
     /// When the message is too large, which leaves the channel as it was; or when the peer is gone or did not read within
     /// the socket's write timeout, which ends the channel: a frame may have been cut in two.
     pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
-        let body = postcard::to_stdvec(message).map_err(|_| WireError::Protocol("a message that cannot be encoded"))?;
-        if body.len() > MAX_FRAME || fds.len() > MAX_FDS {
+        if fds.len() > MAX_FDS {
             return Err(WireError::Protocol("a message that is too large"));
         }
-        let mut frame = Vec::with_capacity(4 + body.len());
-        frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        frame.extend_from_slice(&body);
+        self.put(&frame(message)?, fds)
+    }
+
+    /// Sends messages together: whoever waits for them is woken once.
+    ///
+    /// # Errors
+    /// As [`Writer::send`]; one that is too large leaves all of them unsent.
+    pub fn send_all<T: Serialize>(&self, messages: &[T]) -> Result<(), WireError> {
+        let mut frames = Vec::new();
+        for message in messages {
+            frames.extend_from_slice(&frame(message)?);
+        }
+        self.put(&frames, &[])
+    }
+
+    fn put(&self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
         // a thread that panicked while it held the lock sent a whole frame or broke the stream, which the peer sees
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

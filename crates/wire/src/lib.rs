@@ -5,11 +5,13 @@
 //! and what does not decode ends the connection.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 mod client;
 mod connection;
 mod message;
 mod peer;
 
+pub use channel::handshake::box_key;
 pub use client::{Client, ClientError, Command, CommandEvent};
 pub use connection::{Reader, WireError, Writer, split};
 pub use message::{Bytes, Fence, FromGuest, Spawn, Status, ToGuest, VERSION, Welcome};
@@ -32,3 +34,8 @@ pub const WRAPPER: &str = "HMZ_WRAPPER";
 
 /// The socket's name in its directory, on both sides.
 pub const SOCKET_NAME: &str = "g.sock";
+
+/// What is executed in a box to reach its first process: a copier of bytes between its standard streams and the socket.
+pub fn relay_argv() -> Vec<String> {
+    [GUEST_PROGRAM, "guest", "connect", "--socket", &format!("{GUEST_SOCKET_DIR}/{SOCKET_NAME}")].map(str::to_owned).to_vec()
+}

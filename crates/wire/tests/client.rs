@@ -140,6 +140,37 @@ fn events_come_in_their_order_or_the_guest_is_dropped() {
     }
 }
 
+#[test]
+fn who_hears_at_once_hears_all_and_may_start_another() {
+    let it = liar();
+    let (client, mut reader, writer) = it.met();
+    let (sender, events) = std::sync::mpsc::channel();
+    let again = client.clone();
+    let hear = move |event| {
+        if let CommandEvent::Exited(..) = event {
+            let sender = sender.clone();
+            // in the thread that hears the guest: nothing of the connection is locked
+            again.spawn_heard(sample(), &[], move |event| sender.send(event).expect("somebody hears")).expect("another");
+        }
+        sender.send(event).expect("somebody hears");
+    };
+    let id = client.spawn_heard(sample(), &[], hear).expect("spawn");
+    let status = Status::Exited(0);
+    writer.send_all(&[FromGuest::Started { id }, FromGuest::Exited { id, status, alive: false }]).expect("send");
+    let heard = || events.recv_timeout(LIMIT).expect("an event");
+    assert_eq!([heard(), heard()], [CommandEvent::Started, CommandEvent::Exited(status, false)]);
+    let mut asked = || match reader.recv::<ToGuest>() {
+        Ok(Some((ToGuest::Spawn(spawn), _))) => spawn.id,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked(), id);
+    writer.send(&FromGuest::Started { id: asked() }, &[]).expect("send");
+    assert_eq!(heard(), CommandEvent::Started);
+    writer.shutdown();
+    assert_eq!(heard(), CommandEvent::Lost);
+    assert!(events.recv_timeout(LIMIT).is_err(), "nothing follows");
+}
+
 fn sample() -> Spawn {
     Spawn {
         id: 0,

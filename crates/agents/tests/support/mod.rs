@@ -88,8 +88,7 @@ impl World {
             place: BoxAddress {
                 environment: "box".into(),
                 used: "docker:here".into(),
-                socket: "/nonexistent".into(),
-                pid: 0,
+                link: hmz_api::link::Link::Direct { socket: "/nonexistent".into(), pid: 0 },
                 workdir: text(&self.dir.path().join("work")),
                 scratch: text(&self.dir.path().join("scratch")),
             },

@@ -126,7 +126,9 @@ run(b"PS1='rea''dy> '")
 got=run(b"test -t 0 && test -t 1 && echo is'a'tty; hostname; stty size; echo into >/dev/tty; tty")
 print(b'isatty' in got, b'thebox' in got, b'30 90' in got, b'into' in got)
 size(fd,31,91)
-print(b'31 91' in run(b'stty size'))
+end=time.time()+60
+while b'31 91' not in run(b'stty size'): assert time.time()<end
+print(True)
 os.write(fd,job); until(b'start'); os.write(fd,b'\x03'); until(b'ready> ')
 print(b'rc=130' in run(b'echo rc=$?'))
 os.write(fd,job); until(b'start'); os.write(fd,b'\x1a'); until(b'ready> ')

@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::container::eventually;
 use crate::world::{Session, World, signal_of};
+use hmz_api::link::Link;
 use std::io::Write;
 
 pub const TESTS: &[Test] = &[
@@ -53,7 +54,12 @@ fn marked(mark: &str) -> Vec<String> {
 
 fn spread(world: &World, mark: &str, last: &str) -> Session {
     let script = spreading(mark, last);
-    let session = Session::start(&world.config("/usr/bin/python3", &["-c", &script]));
+    let mut config = world.config("/usr/bin/python3", &["-c", &script]);
+    if let Link::Stream(link) = &mut config.place.link {
+        // a box there finds out after that time; one that finds out too soon has nothing left either
+        link.window_ms = 3_000;
+    }
+    let session = Session::start(&config);
     eventually("the CLI has spread", || world.work(&format!("ready-{mark}")).exists());
     session
 }
@@ -130,11 +136,12 @@ fn the_supervisors_death_ends_everything(world: &World) {
 
 fn a_box_that_cannot_be_had_starts_nothing(world: &World) {
     let mut config = world.config("/usr/bin/python3", &["-c", "open('started','w')"]);
-    config.place.pid = 1;
+    let Link::Direct { socket, pid } = config.place.link.clone() else { panic!("a box of this machine") };
+    config.place.link = Link::Direct { socket, pid: 1 };
     let ended = Session::start(&config).end(b"");
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(ended.err.contains("is not its guest's"), "{ended:?}");
-    config.place.socket = "/nonexistent".into();
+    config.place.link = Link::Direct { socket: "/nonexistent".into(), pid };
     assert_eq!(Session::start(&config).end(b"").status.code(), Some(1));
     assert!(!world.work("started").exists());
 }

@@ -29,6 +29,18 @@ mod world;
 
 use std::process::ExitCode;
 
+/// Before the name of a test that is run with a box which is reached over a stream.
+const FAR: &str = "over_a_stream_";
+
+/// What only a box of this machine can show: its socket, its pid, and what starts boxes of its own.
+const NEAR_ALONE: [&str; 5] = [
+    "a_box_that_cannot_be_had_starts_nothing",
+    "a_box_without_terminals_gets_one_of_ours",
+    "a_plain_user_needs_nothing",
+    "what_a_command_costs",
+    "without_landlock_in_the_box_nothing_starts",
+];
+
 /// A test and its name.
 type Test = (&'static str, fn(&world::World));
 
@@ -42,6 +54,13 @@ fn main() -> ExitCode {
     }
     let tests: Vec<Test> =
         [commands::TESTS, borders::TESTS, ends::TESTS, refusals::TESTS, shell::TESTS, stops::TESTS, claude::TESTS].concat();
-    let mut world = None;
-    listed::main(&tests, |test| test(world.get_or_insert_with(|| world::World::new(0))))
+    let is_near = |test: &&Test| NEAR_ALONE.contains(&test.0);
+    // each name is made once, and is needed to the end
+    let far = tests.iter().filter(|test| !is_near(test)).map(|(name, test)| (&*format!("{FAR}{name}").leak(), (true, *test)));
+    let all: Vec<_> = tests.iter().map(|(name, test)| (*name, (false, *test))).chain(far).collect();
+    let (mut here, mut there) = (None, None);
+    listed::main(&all, |(is_far, test)| match is_far {
+        true => test(there.get_or_insert_with(|| world::World::far(0))),
+        false => test(here.get_or_insert_with(|| world::World::new(0))),
+    })
 }

@@ -33,7 +33,7 @@ pub fn main(args: &[String]) -> ExitCode {
 }
 
 fn client(world: &World) -> Client {
-    Client::connect(Path::new(&world.place.socket), world.place.pid, false, None).expect("a client")
+    Client::open(&world.place.link, false, None).expect("a client")
 }
 
 fn words(argv: &[&str]) -> Vec<Bytes> {

@@ -3,6 +3,7 @@
 use crate::container::{LIMIT, docker, eventually};
 use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -22,6 +23,13 @@ pub struct World {
     dir: tempfile::TempDir,
 }
 
+/// The way to a box over `docker exec -i`; a loaded machine has to lose nothing.
+fn stream(container: &str) -> StreamLink {
+    let endpoint = std::env::var("HMZ_TEST_DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+    let dial = Dial::Engine { endpoint, container: container.to_owned(), argv: hmz_wire::relay_argv() };
+    StreamLink { window_ms: 20_000, ..StreamLink::new(dial, LinkKey::new([7; 32])) }
+}
+
 impl World {
     /// A box and directories of user `uid`.
     pub fn new(uid: u32) -> Self {
@@ -30,6 +38,15 @@ impl World {
 
     /// The same, whose container gets these options too; `kind` sets its name apart from the others'.
     pub fn with(uid: u32, kind: &str, options: &[&str]) -> Self {
+        Self::make(uid, kind, options, false)
+    }
+
+    /// The same, reached over a stream alone.
+    pub fn far(uid: u32) -> Self {
+        Self::make(uid, "far", &[], true)
+    }
+
+    fn make(uid: u32, kind: &str, options: &[&str], far: bool) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-anchor-").tempdir_in("/var/tmp").expect("a directory");
         let own = |path: &Path| std::os::unix::fs::chown(path, Some(uid), Some(uid)).expect("an owner");
         let sub = |name: &str| {
@@ -47,18 +64,26 @@ impl World {
         own(dir.path());
         let name = format!("hmz-test-anchor-{}-{uid}-{kind}", std::process::id());
         let mounts = [format!("{workdir}:{workdir}"), format!("{scratch}:{scratch}"), format!("{run}:/.hmz/run")];
+        let mounts = if far { &mounts[..2] } else { &mounts[..] };
         let program = format!("{}:/.hmz/hmz:ro", exe.display());
         let user = format!("{uid}:{uid}");
         let mut args = vec!["run", "-d", "--name", &name, "--label", "hmz-test=anchor", "--user", &user, "--hostname", "thebox"];
         args.extend(["--security-opt", "no-new-privileges", "-e", "BOX_OWN=1", "-v", &program]);
         args.extend(options);
         args.extend(mounts.iter().flat_map(|mount| ["-v", mount.as_str()]));
+        if far {
+            args.extend(["--tmpfs", "/.hmz/run"]);
+        }
         args.extend(["--entrypoint", "/.hmz/hmz", "python:3.12-slim", "guest", "--socket", "/.hmz/run/g.sock"]);
+        if far {
+            args.push("--channel");
+        }
         let container = docker(&args);
-        let socket = format!("{run}/g.sock");
-        eventually("the guest's socket", || Path::new(&socket).exists());
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), socket, pid, workdir, scratch };
+        let socket = if far { format!("/proc/{pid}/root/.hmz/run/g.sock") } else { format!("{run}/g.sock") };
+        eventually("the guest's socket", || Path::new(&socket).exists());
+        let link = if far { Link::Stream(stream(&container)) } else { Link::Direct { socket, pid } };
+        let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), link, workdir, scratch };
         Self { place, container, exe, uid, dir }
     }
 

@@ -257,15 +257,18 @@ pub struct RuntimeStatus {
     /// Memory the daemon has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// The GPUs its daemon lists, by id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// The OCI runtimes it has, its own choice first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtimes: Vec<String>,
     /// CPUs handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_cpus: Option<Cpus>,
     /// Memory handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_memory: Option<Memory>,
-    /// Ids of the GPUs it hands out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gpus: Vec<String>,
     /// Ids of the GPUs handed out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_gpus: Vec<String>,

@@ -88,8 +88,11 @@ impl Serialize for Cpus {
 impl<'de> Deserialize<'de> for Cpus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
-        impl de::Visitor<'_> for V {
+        impl<'de> de::Visitor<'de> for V {
             type Value = Cpus;
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cpus, D::Error> {
+                deserializer.deserialize_any(self)
+            }
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of CPUs, such as 4 or 0.5")
             }
@@ -109,7 +112,7 @@ impl<'de> Deserialize<'de> for Cpus {
                 text.parse().map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(V)
+        deserializer.deserialize_newtype_struct(super::QUANTITY, V)
     }
 }
 

@@ -98,8 +98,11 @@ impl Serialize for Memory {
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
-        impl de::Visitor<'_> for V {
+        impl<'de> de::Visitor<'de> for V {
             type Value = Memory;
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Memory, D::Error> {
+                deserializer.deserialize_any(self)
+            }
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an amount of memory, such as 8G or 512M, or a number of bytes")
             }
@@ -113,7 +116,7 @@ impl<'de> Deserialize<'de> for Memory {
                 text.parse().map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(V)
+        deserializer.deserialize_newtype_struct(super::QUANTITY, V)
     }
 }
 

@@ -139,8 +139,11 @@ impl Serialize for Span {
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
-        impl de::Visitor<'_> for V {
+        impl<'de> de::Visitor<'de> for V {
             type Value = Span;
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Span, D::Error> {
+                deserializer.deserialize_any(self)
+            }
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a duration, such as 90 (seconds), 10m or 1h30m")
             }
@@ -162,7 +165,7 @@ impl<'de> Deserialize<'de> for Span {
                 text.parse().map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(V)
+        deserializer.deserialize_newtype_struct(super::QUANTITY, V)
     }
 }
 

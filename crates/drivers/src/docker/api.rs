@@ -20,6 +20,9 @@ const MAX_ANSWER: usize = 64 << 20;
 const MAX_LINE: usize = 1 << 20;
 /// The oldest API spoken (docker 20.10), as its minor version.
 const OLDEST: u32 = 41;
+/// How long a look is waited for at most: a daemon that is frozen is to be known as such soon. What changes something may
+/// rightly take longer.
+const LOOK: Duration = Duration::from_secs(30);
 /// The newest API spoken.
 const NEWEST: u32 = 51;
 
@@ -79,12 +82,17 @@ impl Api {
         &self.road
     }
 
+    /// Whether it is at the same address and speaks the same version.
+    pub fn speaks_as(&self, other: &Self) -> bool {
+        (&self.address, self.minor) == (&other.address, other.minor)
+    }
+
     /// Agrees on a version: the newest both ends speak.
     ///
     /// # Errors
     /// No answer, or a daemon older than 20.10.
     pub async fn negotiate(mut self) -> Result<Self, Fault> {
-        let response = self.within(self.send(Method::GET, "/_ping", None, &[])).await?;
+        let response = bounded(self.deadline.min(LOOK), self.send(Method::GET, "/_ping", None, &[])).await?;
         let said = response.headers().get("api-version").and_then(|v| v.to_str().ok()).unwrap_or("1.41").to_owned();
         let minor = said.strip_prefix("1.").and_then(|m| m.parse::<u32>().ok());
         match minor {
@@ -176,7 +184,8 @@ impl Api {
 
     async fn call(&self, method: Method, path: &str, body: Option<(&'static str, Bytes)>) -> Result<Answer, Fault> {
         let path = self.versioned(path);
-        self.within(async {
+        let deadline = if method == Method::GET { self.deadline.min(LOOK) } else { self.deadline };
+        bounded(deadline, async {
             let response = checked(self.send(method, &path, body, &[]).await?).await?;
             let now = response.headers().get("date").and_then(|v| v.to_str().ok()).and_then(http_date);
             let bytes = whole(response.into_body()).await?;
@@ -201,8 +210,7 @@ impl Api {
     }
 
     async fn within<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let late = |_| Fault::Silent(format!("no answer in {} s", self.deadline.as_secs_f64()));
-        tokio::time::timeout(self.deadline, work).await.map_err(late)?
+        bounded(self.deadline, work).await
     }
 
     async fn send(
@@ -236,6 +244,11 @@ impl Api {
         let request = request.body(Full::new(bytes)).map_err(|e| silent(e.to_string()))?;
         sender.send_request(request).await.map_err(|e| silent(self.road.broke(&e)))
     }
+}
+
+async fn bounded<T>(deadline: Duration, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let late = |_| Fault::Silent(format!("no answer in {} s", deadline.as_secs_f64()));
+    tokio::time::timeout(deadline, work).await.map_err(late)?
 }
 
 /// The lines of a stream, each a JSON value.

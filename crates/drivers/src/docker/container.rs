@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn at(uid: u32, site: &Site, info: &Value, runtime: &RuntimeSpec, spec: &BoxSpec, image_labels: &Value) -> Value {
-        let (who, machine) = (who(uid), Machine::of(info, true));
+        let (who, machine) = (who(uid), Machine::of(info, String::new(), true));
         body(Place { who: &who, provider: "here", runtime, site, machine: &machine }, spec, image_labels).unwrap()
     }
 

@@ -6,22 +6,21 @@ use super::labels::Listed;
 use super::road::Road;
 use super::{DockerIdentity, Limits, gpus, labels, names};
 use crate::error::DriverError;
-use crate::types::{BoxKey, Target};
+use crate::types::{BoxKey, Facts, Target};
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long what a daemon said of its machine is good for. `/info` is by far its slowest answer, and several pieces of one
-/// start need it.
+/// How long what a daemon said of its machine is good for. `/info` is by far its slowest answer: it starts other programs to
+/// ask them for their versions. Several pieces of one start need it, and every event of a container has the runtime looked at.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// What a daemon says of itself that no container changes.
+/// What a daemon said of itself that no container changes.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    cpus: Cpus,
-    memory: Memory,
+    facts: Facts,
     /// Whether it runs without root.
     pub rootless: bool,
     /// Whether it gives ids in its containers other users outside.
@@ -36,9 +35,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads what it says. `socket`: it was reached at a socket here, which may still lead elsewhere.
-    pub fn of(info: &Value, socket: bool) -> Self {
-        let (cpus, memory) = machine(info);
+    /// Reads what it says, reached at `endpoint`. `socket`: that is a socket here, which may still lead elsewhere.
+    pub fn of(info: &Value, endpoint: String, socket: bool) -> Self {
+        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default();
         let options = info.get("SecurityOptions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let has = |name: &str| {
             options.iter().filter_map(Value::as_str).any(|o| o.split(',').any(|part| part.strip_prefix("name=") == Some(name)))
@@ -46,16 +45,30 @@ impl Machine {
         let own = rustix::system::uname();
         let name = info.get("Name").and_then(Value::as_str).filter(|n| !n.is_empty());
         let here = socket && name.is_none_or(|name| own.nodename().to_bytes() == name.as_bytes());
+        let (cpus, memory) = machine(info);
+        let runtimes = info.get("Runtimes").and_then(Value::as_object);
+        let mut runtimes: Vec<String> = runtimes.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        let default = text("DefaultRuntime");
+        runtimes.sort_by_key(|name| (name.as_str() != default, name.clone()));
+        let rootless = has("rootless");
+        let (version, now) = (text("ServerVersion").to_owned(), text("SystemTime").parse().ok());
+        let (gpus, gpu_names) = (gpus::listed(info), gpus::names(info));
+        let facts = Facts { version, cpus, memory, rootless, runtimes, gpus, gpu_names, endpoint, now };
         Self {
-            cpus,
-            memory,
-            rootless: has("rootless"),
+            facts,
+            rootless,
             remapped: has("userns"),
             selinux: has("selinux"),
             here,
             info: Arc::new(info.clone()),
             learned: Instant::now(),
         }
+    }
+
+    /// The facts, with the daemon's clock gone on since.
+    fn now(mut self) -> Facts {
+        self.facts.now = self.facts.now.and_then(|then| then.checked_add(self.learned.elapsed()).ok());
+        self.facts
     }
 }
 
@@ -118,11 +131,8 @@ impl Session<'_> {
         id.map(str::to_owned).ok_or_else(|| self.fault(Fault::Silent("its answer has no container id".into())))
     }
 
-    /// What `/info` says.
-    ///
-    /// # Errors
-    /// The daemon does not answer or is itself in trouble.
-    pub async fn info(&self) -> Result<Value, DriverError> {
+    /// What `/info` says now.
+    async fn info(&self) -> Result<Machine, DriverError> {
         let info = self.api.get("/info").await.map_err(|f| match f {
             Fault::Said(_, words) => unreachable(&self.at(), &self.api, &words),
             silent @ Fault::Silent(_) => self.fault(silent),
@@ -131,21 +141,29 @@ impl Session<'_> {
         if let Some(first) = errors.iter().find_map(Value::as_str) {
             return Err(unreachable(&self.at(), &self.api, first));
         }
-        let learned = Machine::of(&info.json, matches!(**self.api.road(), Road::Unix(_)));
-        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned);
-        Ok(info.json)
+        let learned = Machine::of(&info.json, self.api.address(), matches!(**self.api.road(), Road::Unix(_)));
+        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(learned.clone());
+        Ok(learned)
     }
 
     /// What it said of its machine a moment ago, or says now.
     ///
     /// # Errors
-    /// The daemon does not answer.
+    /// The daemon does not answer or is itself in trouble.
     pub async fn machine(&self) -> Result<Machine, DriverError> {
         let known = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|machine| machine.learned.elapsed() < FRESH) {
-            return Ok(known);
+        match known.filter(|machine| machine.learned.elapsed() < FRESH) {
+            Some(known) => Ok(known),
+            None => self.info().await,
         }
-        Ok(Machine::of(&self.info().await?, matches!(**self.api.road(), Road::Unix(_))))
+    }
+
+    /// What the daemon has, as of a moment ago at most.
+    ///
+    /// # Errors
+    /// The daemon does not answer or is itself in trouble.
+    pub async fn facts(&self) -> Result<Facts, DriverError> {
+        Ok(self.machine().await?.now())
     }
 
     /// Whether the daemon is this machine, which does not change while it is spoken to.
@@ -171,8 +189,8 @@ impl Session<'_> {
         if let (Some(cpus), Some(memory), false) = (spec.cpus, spec.memory, with_gpus && spec.gpus.is_empty()) {
             return Ok(Total { cpus, memory, containers, gpus: saved });
         }
-        let Machine { cpus, memory, info, .. } = self.machine().await?;
-        let ids = if saved.ids.is_empty() { gpus::listed(&info).unwrap_or_default() } else { saved.ids.clone() };
+        let Facts { cpus, memory, gpus, .. } = self.machine().await?.facts;
+        let ids = if saved.ids.is_empty() { gpus.unwrap_or_default() } else { saved.ids.clone() };
         Ok(Total {
             cpus: spec.cpus.unwrap_or(cpus),
             memory: spec.memory.unwrap_or(memory),
@@ -246,7 +264,7 @@ impl Session<'_> {
 }
 
 /// CPUs and memory of the machine.
-pub fn machine(info: &Value) -> (Cpus, Memory) {
+fn machine(info: &Value) -> (Cpus, Memory) {
     let number = |name: &str| info.get(name).and_then(Value::as_u64).unwrap_or(0);
     (Cpus::whole(number("NCPU")), Memory::from_bytes(number("MemTotal")))
 }

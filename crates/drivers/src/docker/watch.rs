@@ -1,6 +1,7 @@
-//! Events of the daemon: that something happened to some box, not what.
+//! Events of the daemon: that something happened to some box, not what. How a box ended is noted on the way.
 
 use super::api::{Fault, encoded};
+use super::ending::Endings;
 use super::session::{Session, unreachable};
 use crate::driver::BoxEvents;
 use crate::error::DriverError;
@@ -10,26 +11,32 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 /// What of a container's life is of interest; commands run in one are not.
-const KINDS: [&str; 8] = ["create", "start", "die", "oom", "pause", "unpause", "rename", "destroy"];
+/// Podman has names of its own for some.
+const KINDS: [&str; 12] =
+    ["create", "start", "kill", "oom", "die", "died", "stop", "pause", "unpause", "rename", "destroy", "remove"];
 
 /// Events until the connection breaks, which is the stream's last item.
 ///
 /// # Errors
 /// The daemon does not answer.
-pub async fn events(session: &Session<'_>) -> Result<BoxEvents, DriverError> {
-    let filters = json!({"type": ["container"], "label": [UID], "event": KINDS}).to_string();
+pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvents, DriverError> {
+    // whose a container is is looked at here: podman's events are not to be had by the name of a label
+    let filters = json!({"type": ["container"], "event": KINDS}).to_string();
     let path = format!("/events?filters={}", encoded(&filters));
     let lines = session.api.stream(Method::GET, &path, &[], false).await.map_err(|f| session.fault(f))?;
-    let (at, api) = (session.at(), session.api.clone());
+    let (at, api, endings) = (session.at(), session.api.clone(), endings.clone());
     let stream = futures::stream::unfold(Some(lines), move |lines| {
-        let (at, api) = (at.clone(), api.clone());
+        let (at, api, endings) = (at.clone(), api.clone(), endings.clone());
         async move {
             let mut lines = lines?;
             loop {
                 let broken = |why: &str| Some((Err(unreachable(&at, &api, why)), None));
                 match lines.next().await {
-                    Ok(Some(event)) if is_of_lock(&event) => {}
-                    Ok(Some(_)) => return Some((Ok(()), Some(lines))),
+                    Ok(Some(event)) if !is_of_box(&event) => {}
+                    Ok(Some(event)) => {
+                        endings.note(&event);
+                        return Some((Ok(()), Some(lines)));
+                    }
                     Ok(None) => return broken("it ended its events"),
                     Err(Fault::Silent(why) | Fault::Said(_, why)) => return broken(&why),
                 }
@@ -39,7 +46,9 @@ pub async fn events(session: &Session<'_>) -> Result<BoxEvents, DriverError> {
     Ok(stream.boxed())
 }
 
-/// Locks come and go with each admission and change nothing a controller looks at.
-fn is_of_lock(event: &Value) -> bool {
-    event.pointer("/Actor/Attributes").and_then(|a| a.get(PURPOSE)).and_then(Value::as_str) == Some("lock")
+/// Whether it is of a container with our labels. Locks come and go with each admission and change nothing a controller looks
+/// at.
+fn is_of_box(event: &Value) -> bool {
+    let attribute = |name: &str| event.pointer("/Actor/Attributes").and_then(|a| a.get(name)).and_then(Value::as_str);
+    attribute(UID).is_some() && attribute(PURPOSE) != Some("lock")
 }

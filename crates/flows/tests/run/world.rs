@@ -66,9 +66,10 @@ impl World {
         ]);
         let socket = format!("{run}/g.sock");
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let place = BoxAddress { environment: "box".into(), used: "docker:here".into(), socket, pid, workdir, scratch };
+        let link = hmz_api::link::Link::Direct { socket: socket.clone(), pid };
+        let place = BoxAddress { environment: "box".into(), used: "docker:here".into(), link, workdir, scratch };
         let world = Self { place, container, dir };
-        eventually("the guest's socket", || Path::new(&world.place.socket).exists());
+        eventually("the guest's socket", || Path::new(&socket).exists());
         world
     }
 

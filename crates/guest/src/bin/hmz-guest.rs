@@ -1,4 +1,5 @@
-//! The guest alone, for tests that need a pid 1 before there is an `hmz`: `hmz-guest guest --socket PATH …`.
+//! The guest alone, which is what a released `hmz` puts into a box: `hmz-guest guest --socket PATH …`, the words `hmz` takes
+//! too.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

@@ -57,6 +57,19 @@ fn an_image_of_nothing_will_do() {
 }
 
 #[test]
+fn that_a_command_has_started_is_told_while_it_runs() {
+    let it = Boxed::new();
+    let client = it.client();
+    let (reads, writes) = std::io::pipe().expect("a pipe");
+    let mut spawn = sh("read word");
+    spawn.fds = vec![0];
+    let command = client.spawn(spawn, &[std::os::fd::AsFd::as_fd(&reads)]).expect("spawn");
+    assert_eq!(event(&command), CommandEvent::Started);
+    drop(writes);
+    assert_eq!(event(&command), CommandEvent::Exited(Status::Exited(1), false));
+}
+
+#[test]
 fn environment_directory_and_umask() {
     let it = Boxed::new();
     let client = it.client();

@@ -33,9 +33,7 @@ pub(crate) async fn delete(
         match runtime.status.source {
             RuntimeSource::Manifest => {}
             RuntimeSource::Settings => {
-                return Err(Error::refused(format!("settings.yaml declares {name}"))
-                    .hint(format!("take its entry out of {}", api.paths.settings().display()))
-                    .into());
+                return Err(Error::refused(format!("settings.yaml declares {name}")).hint(taken_out(&name)).into());
             }
             RuntimeSource::Unsaved => {
                 return Err(Error::refused(format!("{name} is a default nobody declared, so it cannot be deleted")).into());
@@ -46,6 +44,13 @@ pub(crate) async fn delete(
         abandon(&api, &found).await?;
     }
     Ok(Json(api.store.delete_any(kind, &name).await?))
+}
+
+/// The command that takes a runtime's entry out of settings.yaml.
+fn taken_out(name: &str) -> String {
+    let (backend, saved) = name.split_once(':').unwrap_or((name, ""));
+    let saved = if saved.contains('.') { format!("'\"{saved}\"'") } else { saved.to_owned() };
+    format!("hmz settings unset runtimes.{backend}.{saved}")
 }
 
 /// Marks a resource, and the environments it owns, as given up.

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use hmz_api::kinds::{FlowSpec, FlowStatus};
-use hmz_api::{AnyResource, Flow, Kind, Metadata, Resource};
+use hmz_api::{AnyResource, Flow, Kind, Metadata, Resource, Runtime};
 use serde::Deserialize;
 use std::path::Path as FsPath;
 
@@ -28,6 +28,7 @@ pub(crate) async fn list(
     Query(asked): Query<Asked>,
 ) -> Result<Response, Failure> {
     let kind = kind(&word)?;
+    settled(&api, kind).await?;
     if asked.watch {
         return watch::watch(&api, kind, asked.name).await;
     }
@@ -51,6 +52,7 @@ pub(crate) async fn one(
     Query(asked): Query<Asked>,
 ) -> Result<Json<AnyResource>, Failure> {
     let kind = kind(&word)?;
+    settled(&api, kind).await?;
     if let Some(found) = api.store.get_any(kind, &name).await? {
         return Ok(Json(found));
     }
@@ -60,6 +62,14 @@ pub(crate) async fn one(
         return Ok(Json(flow(&name, found.spec, found.source)));
     }
     Err(absent(&api.store, kind, &name).await)
+}
+
+/// Runtimes are told of as settings.yaml declares them now: nobody who has just saved it is told of the time before.
+async fn settled(api: &Api, kind: &'static str) -> Result<(), Failure> {
+    if kind == Runtime::KIND {
+        api.settings.settled(&api.store).await?;
+    }
+    Ok(())
 }
 
 /// A flow found on disk, as a resource.

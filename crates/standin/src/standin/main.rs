@@ -9,7 +9,7 @@ mod sys;
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::addr_of;
-use protocol::{ALIVE, EMPTY, EXITED, Hello, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, Verdict};
+use protocol::{ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, Verdict};
 use sys::syscall;
 
 /// Numbers of system calls and constants of the kernel's x86_64 interface.
@@ -163,23 +163,25 @@ fn number_of(name: *const u8) -> i32 {
     }
 }
 
-/// The socket to the supervisor: usually the number just below the one the program was executed from.
-fn find_socket(program: i32) -> i32 {
-    let marked = |fd: i32| {
+/// The socket to the supervisor, usually the number just below the one the program was executed from; and its mark.
+fn find_socket(program: i32) -> (i32, i32) {
+    let mark = |fd: i32| {
         let mut value = -1i32;
         let mut len = 4u32;
-        call!(nr::GETSOCKOPT, fd, SOL_SOCKET, SO_PEEK_OFF, &raw mut value, &raw mut len) == 0 && value == SOCKET_MARK + program
+        let got = call!(nr::GETSOCKOPT, fd, SOL_SOCKET, SO_PEEK_OFF, &raw mut value, &raw mut len) == 0;
+        let mark = value.wrapping_sub(program);
+        if got && (mark == SOCKET_MARK || mark == KEEPS_TERMINAL_MARK) { mark } else { 0 }
     };
     let mut fd = program - 1;
     while fd >= 0 {
-        if marked(fd) {
-            return fd;
+        if mark(fd) != 0 {
+            return (fd, mark(fd));
         }
         fd -= 1;
     }
     for fd in program..program + 4096 {
-        if marked(fd) {
-            return fd;
+        if mark(fd) != 0 {
+            return (fd, mark(fd));
         }
     }
     exit(255)
@@ -225,8 +227,8 @@ fn descriptors(socket: i32, fds: &mut [i32; MAX_FDS]) -> usize {
     count
 }
 
-/// Sends everything; exits when the supervisor is gone.
-fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
+/// Sends everything; whether there was somebody to hear it.
+fn send_all(socket: i32, mut at: *const u8, mut len: usize) -> bool {
     while len > 0 {
         let sent = call!(nr::SENDTO, socket, at, len, MSG_NOSIGNAL, 0, 0);
         match sent {
@@ -235,9 +237,10 @@ fn send_all(socket: i32, mut at: *const u8, mut len: usize) {
                 len -= n as usize;
             }
             -4 => {}
-            _ => die(SIGKILL),
+            _ => return false,
         }
     }
+    true
 }
 
 /// Called with the stack as the kernel left it: argc, argv, 0, envp, 0, auxv.
@@ -264,7 +267,7 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, &raw mut blocked, 8);
     let ignored = ignored();
     let program = number_of(name as *const u8);
-    let socket = find_socket(program);
+    let (socket, mark) = find_socket(program);
     let umask = call!(nr::UMASK, 0o077) as u32;
     let mut hello = Hello {
         magic: MAGIC,
@@ -281,13 +284,13 @@ pub extern "C" fn start(stack: *const usize) -> ! {
         fds: [0; MAX_FDS],
     };
     hello.nfds = descriptors(socket, &mut hello.fds) as u32;
-    hello.ctty = give_up_terminal(&hello.fds[..hello.nfds as usize]);
+    if mark == SOCKET_MARK {
+        hello.ctty = give_up_terminal(&hello.fds[..hello.nfds as usize]);
+    }
     let mut cwd = MaybeUninit::<[u8; MAX_CWD]>::uninit();
     let got = call!(nr::GETCWD, cwd.as_mut_ptr(), MAX_CWD);
     hello.cwd_len = if got > 1 { got as u32 - 1 } else { 0 };
-    introduce(socket, &hello);
-    send_all(socket, cwd.as_ptr().cast(), hello.cwd_len as usize);
-    send_all(socket, argv0 as *const u8, name - argv0);
+    introduce(socket, &hello, cwd.as_ptr().cast(), argv0 as *const u8);
     if socket > 0 {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
@@ -295,16 +298,21 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     attend(socket, ignored | blocked)
 }
 
-/// Sends the hello with the descriptors.
-fn introduce(socket: i32, hello: &Hello) {
+/// Sends the hello with the descriptors, the directory and the strings: at once when there is room, so that the supervisor
+/// is woken once.
+fn introduce(socket: i32, hello: &Hello, cwd: *const u8, block: *const u8) {
     let nfds = hello.nfds as usize;
     let control = Control { len: 16 + 4 * nfds, level: 1, kind: 1, fds: hello.fds };
-    let iov = Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() };
+    let parts = [
+        Iov { base: addr_of!(*hello).cast(), len: size_of::<Hello>() },
+        Iov { base: cwd, len: hello.cwd_len as usize },
+        Iov { base: block, len: hello.block_len as usize },
+    ];
     let message = Message {
         name: 0,
         name_len: 0,
-        iov: &raw const iov,
-        iov_len: 1,
+        iov: parts.as_ptr(),
+        iov_len: parts.len(),
         control: addr_of!(control).cast(),
         control_len: if nfds == 0 { 0 } else { control.len },
         flags: 0,
@@ -313,7 +321,14 @@ fn introduce(socket: i32, hello: &Hello) {
     if sent <= 0 {
         die(SIGKILL);
     }
-    send_all(socket, iov.base.wrapping_add(sent as usize), iov.len - sent as usize);
+    let mut sent = sent as usize;
+    for part in &parts {
+        let done = if sent < part.len { sent } else { part.len };
+        sent -= done;
+        if !send_all(socket, part.base.wrapping_add(done), part.len - done) {
+            die(SIGKILL);
+        }
+    }
 }
 
 /// A session leader gives its terminal up, for the command to take it as its own. Returns the descriptor's number, or -1.
@@ -393,7 +408,7 @@ fn hear(socket: i32) -> Verdict {
     verdict
 }
 
-/// Forwards one signal.
+/// Forwards one signal. A supervisor that has told the end, or is gone, is heard of next.
 fn forward(socket: i32, signal: u32) {
     send_all(socket, (&raw const signal).cast(), 4);
 }

@@ -1,0 +1,118 @@
+//! What a daemon tells of late, wrongly or never is found all the same, and one that is away loses nothing.
+
+use crate::daemon::Daemon;
+use crate::scenario::{INSTANCE, Sim};
+use hmz_api::ConditionStatus::{False, True, Unknown};
+use hmz_api::kinds::{Environment, EnvironmentSpec, RestartPolicy, Runtime, condition};
+use hmz_api::{Backend, ConditionStatus, Cpus, Resource, RuntimeRef};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn play(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work);
+}
+
+/// An environment that is ready, and its daemon.
+async fn ready(seed: u64, restart: RestartPolicy) -> (Sim, Arc<Daemon>) {
+    let mut sim = Sim::calm(seed);
+    let spec = EnvironmentSpec {
+        runtime: RuntimeRef::named(Backend::Docker, "a"),
+        workdir: Some("/w".into()),
+        image: None,
+        cpus: Some(Cpus::whole(2)),
+        memory: None,
+        gpus: None,
+        gpu_memory: None,
+        restart,
+    };
+    sim.pass(Duration::from_secs(5)).await;
+    sim.store.create(Resource::<Environment>::new("env", spec)).await.unwrap();
+    sim.pass(Duration::from_secs(200)).await;
+    assert_eq!(state(&sim).await, (True, "Ready".into(), 1));
+    let daemon = sim.daemons[0].clone();
+    (sim, daemon)
+}
+
+/// Whether the environment is ready, why not, and its incarnation.
+async fn state(sim: &Sim) -> (ConditionStatus, String, u64) {
+    let env = sim.store.get::<Environment>("env").await.unwrap().unwrap();
+    let ready = env.status.conditions.get(condition::READY).unwrap();
+    (ready.status, ready.reason.clone(), env.status.incarnation)
+}
+
+fn lose(daemon: &Daemon) {
+    let name = daemon.boxes_of(INSTANCE).remove(0);
+    daemon.state().containers.remove(&name);
+}
+
+#[test]
+fn what_no_event_tells_is_found_by_looking_now_and_then() {
+    play(async {
+        let (mut sim, daemon) = ready(1, RestartPolicy::Always).await;
+        daemon.state().mute = true;
+        lose(&daemon);
+        sim.pass(Duration::from_secs(5)).await;
+        assert_eq!(state(&sim).await.2, 1, "somebody told of it");
+        sim.pass(Duration::from_secs(100)).await;
+        assert_eq!(state(&sim).await, (True, "Ready".into(), 2));
+        assert_eq!(daemon.boxes_of(INSTANCE).len(), 1);
+    });
+}
+
+#[test]
+fn what_happens_between_two_connections_is_found_at_the_second() {
+    play(async {
+        let (mut sim, daemon) = ready(2, RestartPolicy::Never).await;
+        sim.pass(Duration::from_secs(40)).await; // the next look of itself is far away
+        daemon.state().mute = true;
+        daemon.hang_up();
+        lose(&daemon);
+        sim.pass(Duration::from_secs(3)).await;
+        let (status, reason, incarnation) = state(&sim).await;
+        assert_eq!((status, incarnation), (False, 1), "{reason}");
+        assert!(daemon.state().containers.is_empty(), "its share is given back");
+    });
+}
+
+#[test]
+fn a_daemon_that_is_away_is_known_as_such_soon_and_nothing_else_changes() {
+    play(async {
+        let (mut sim, daemon) = ready(3, RestartPolicy::Always).await;
+        let before = daemon.boxes_of(INSTANCE);
+        daemon.state().unreachable = true;
+        daemon.hang_up();
+        sim.pass(Duration::from_secs(3)).await;
+        let runtime = async |sim: &Sim| {
+            let runtime = sim.store.get::<Runtime>("docker:a").await.unwrap().unwrap();
+            runtime.status.conditions.get(condition::REACHABLE).map(|c| c.status)
+        };
+        assert_eq!(runtime(&sim).await, Some(False));
+        assert_eq!(state(&sim).await, (Unknown, "Unreachable".into(), 1));
+        sim.pass(Duration::from_secs(3600)).await;
+        assert_eq!((state(&sim).await, daemon.boxes_of(INSTANCE)), ((Unknown, "Unreachable".into(), 1), before.clone()));
+        daemon.state().unreachable = false;
+        sim.pass(Duration::from_secs(10)).await;
+        assert_eq!((runtime(&sim).await, state(&sim).await), (Some(True), (True, "Ready".into(), 1)));
+        assert_eq!(daemon.boxes_of(INSTANCE), before);
+    });
+}
+
+#[test]
+fn a_box_that_dies_at_once_is_not_started_again_and_again() {
+    play(async {
+        let (mut sim, daemon) = ready(4, RestartPolicy::Always).await;
+        // each is gone a second after it was there
+        for _ in 0..300 {
+            if !daemon.boxes_of(INSTANCE).is_empty() {
+                lose(&daemon);
+                daemon.tell();
+            }
+            sim.pass(Duration::from_secs(1)).await;
+        }
+        let (_, _, incarnation) = state(&sim).await;
+        assert!((3..=14).contains(&incarnation), "{incarnation} in 5 minutes");
+        sim.pass(Duration::from_secs(120)).await;
+        assert_eq!(state(&sim).await.0, True);
+    });
+}

@@ -1,0 +1,81 @@
+//! How a box ended, as a real daemon tells it: to one that listened, and to one that asks afterwards.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see in functions beside them
+
+mod common;
+
+use common::{Corner, HANG, docker, until, up};
+use futures::StreamExt as _;
+use hmz_drivers::{BoxSpec, Driver, Ending};
+use std::time::Duration;
+
+/// How the daemon tells the end of a box that `end` was done to.
+async fn ends(lease: Option<Duration>, end: impl FnOnce(&Corner, &str)) -> Ending {
+    let c = Corner::new(Default::default());
+    let driver = c.driver();
+    let mut events = driver.events(&c.target).await.unwrap();
+    let listening = tokio::spawn(async move { while let Some(Ok(())) = events.next().await {} });
+    let started = up(&driver, &c.target, &BoxSpec { lease, ..c.spec(&c.key("box")) }).await;
+    end(&c, &started.id);
+    let ending = async |driver: &hmz_drivers::docker::DockerDriver| {
+        tokio::time::timeout(HANG, driver.ending(&c.target, &started.id)).await.expect("it is bounded").unwrap()
+    };
+    let heard = ending(&driver).await;
+    listening.abort();
+    if let Some(asked) = ending(&c.driver()).await {
+        // one that asks afterwards knows the same, unless so much happened since that the daemon forgot
+        assert_eq!(Some(&asked), heard.as_ref());
+    }
+    heard.expect("who listened knows")
+}
+
+#[tokio::test]
+async fn who_ended_a_box_is_told() {
+    let by = |code, stopped, killed, removed| Ending { code: Some(code), oom: false, stopped, killed, removed };
+    for lease in [None, Some(Duration::from_secs(600))] {
+        // the first process of a test does not heed being asked
+        assert_eq!(ends(lease, |_, id| drop(docker(&["stop", "-t", "1", id]))).await, by(137, true, true, false));
+        assert_eq!(ends(lease, |_, id| drop(docker(&["rm", "-f", id]))).await, by(137, false, true, true));
+        // by nobody the daemon knows
+        let alone = ends(lease, |_, id| {
+            let pid = docker(&["inspect", "--format", "{{.State.Pid}}", id]).parse().unwrap();
+            rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+        });
+        assert_eq!(alone.await, by(137, false, false, false));
+    }
+    assert_eq!(ends(None, |_, id| drop(docker(&["kill", id]))).await, by(137, false, true, false));
+}
+
+#[tokio::test]
+async fn a_box_that_runs_has_no_end() {
+    let c = Corner::new(Default::default());
+    let driver = c.driver();
+    let started = up(&driver, &c.target, &c.spec(&c.key("box"))).await;
+    assert_eq!(driver.ending(&c.target, &started.id).await, Ok(None));
+    assert_eq!(driver.ending(&c.target, "0123456789ab").await, Ok(None), "nor has one that never was");
+}
+
+#[tokio::test]
+async fn one_killed_for_memory_is_told_where_the_daemon_knows() {
+    let c = Corner::new(Default::default());
+    let driver = c.driver();
+    let mut events = driver.events(&c.target).await.unwrap();
+    let listening = tokio::spawn(async move { while let Some(Ok(())) = events.next().await {} });
+    let started = up(&driver, &c.target, &c.spec(&c.key("box"))).await;
+    docker(&["kill", &started.id]);
+    docker(&["wait", &started.id]);
+    std::fs::write(c.work().join("eat"), "").unwrap();
+    docker(&["start", &started.id]);
+    docker(&["wait", &started.id]);
+    let ending = driver.ending(&c.target, &started.id).await.unwrap().expect("who listened knows");
+    // that it was killed before it was started again is over
+    assert_eq!((ending.code, ending.stopped, ending.killed), (Some(137), false, false));
+    let filter = format!("container={}", started.id);
+    let until_now = docker(&["info", "--format", "{{.SystemTime}}"]);
+    let told = docker(&["events", "--since", "1", "--until", &until_now, "--filter", &filter, "--filter", "event=oom"]);
+    if !told.is_empty() {
+        // it may tell of the two in either order, and late
+        until("it is told", async || driver.ending(&c.target, &started.id).await.unwrap().is_some_and(|e| e.oom)).await;
+    }
+    listening.abort();
+}

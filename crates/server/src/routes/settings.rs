@@ -1,0 +1,53 @@
+//! `GET /v1/settings`: settings.yaml as it is now, and what became of it.
+
+use super::{Api, Failure};
+use axum::Json;
+use axum::extract::State;
+use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
+use hmz_api::kinds::RuntimeSource;
+use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
+use hmz_api::rest::{SettingsAnswer, SettingsLine};
+use hmz_api::{Error, ErrorKind, Resource, Runtime};
+use hmz_manifest::settings::{Loaded, glance};
+
+/// The file is read anew: nobody who has just saved it is told of the time before.
+pub(crate) async fn settings(State(api): State<Api>) -> Result<Json<SettingsAnswer>, Failure> {
+    let file = api.settings.clone();
+    let path = file.path.display().to_string();
+    let read = tokio::task::spawn_blocking(move || glance(&file.path, file.context)).await;
+    let loaded = read.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    let stored = api.store.list::<Runtime>().await?;
+    Ok(Json(SettingsAnswer { path, conditions: lines(&loaded, &stored) }))
+}
+
+fn line(name: &str, kind: &str, status: ConditionStatus, reason: &str, message: String) -> SettingsLine {
+    SettingsLine { name: name.to_owned(), kind: kind.to_owned(), status, reason: reason.to_owned(), message }
+}
+
+fn lines(loaded: &Loaded, stored: &[Resource<Runtime>]) -> Vec<SettingsLine> {
+    let faults: Vec<String> =
+        loaded.problem.iter().chain(&loaded.settings.problems).map(hmz_manifest::Report::headline).collect();
+    let (status, reason) = match &loaded.problem {
+        Some(_) => (False, "Unreadable"),
+        None if loaded.settings.reports().next().is_some() => (False, "Faults"),
+        None => (True, "Read"),
+    };
+    let mut all = vec![line("settings.yaml", SETTINGS_VALID, status, reason, faults.join("; "))];
+    for (runtime, entry) in &loaded.settings.runtimes {
+        let name = runtime.resource_name();
+        all.push(match entry {
+            Ok(_) => line(&name, SETTINGS_VALID, True, "Read", String::new()),
+            Err(report) => line(&name, SETTINGS_VALID, False, "Unreadable", report.headline()),
+        });
+    }
+    for runtime in stored.iter().filter(|r| r.status.source == RuntimeSource::Settings) {
+        let saved = runtime.status.conditions.get(SAVED).filter(|c| c.status == False);
+        if loaded.problem.is_some() {
+            let why = "as it was when the file could be read last".to_owned();
+            all.push(line(runtime.name(), SETTINGS_VALID, Unknown, "Kept", why));
+        } else if let Some(saved) = saved.filter(|_| !all.iter().any(|line| line.name == runtime.name())) {
+            all.push(line(runtime.name(), SAVED, False, &saved.reason, saved.message.clone()));
+        }
+    }
+    all
+}

@@ -1,0 +1,89 @@
+//! What a runtime's daemon said, as a person reads it. Colours add nothing to the words.
+
+use super::clean::one_line;
+use super::style::{Look, Style};
+use super::table::memory;
+use hmz_api::rest::{CheckState, Checked, DaemonHas};
+
+/// The answer on one line, then what it lacks; or that it did not answer.
+pub fn lines(checked: &Checked, style: Style) -> String {
+    let path = checked.runtime.path();
+    let red = |text: String| style.paint(Look::Red, &one_line(&text));
+    match (&checked.state, &checked.has) {
+        (CheckState::Answers | CheckState::Lacks, Some(has)) => {
+            let mut out = format!("{path} answers: {}\n", one_line(&said(checked, has)));
+            if !checked.lacks.is_empty() {
+                let text = one_line(&format!("lacks configured resources: {}", checked.lacks.join("; ")));
+                out.push_str(&format!("{}\n", style.paint(Look::Yellow, &text)));
+            }
+            out
+        }
+        (CheckState::NotAsked, _) => format!("{}\n", red(format!("{path} cannot be asked: {}", checked.why))),
+        _ => format!("{}\n", red(format!("{path} could not be reached: {}", checked.why))),
+    }
+}
+
+fn said(checked: &Checked, has: &DaemonHas) -> String {
+    let mut machine = vec![format!("{} CPUs", has.cpus), memory(has.memory)];
+    if let Some(ids) = has.gpus.as_ref().filter(|ids| !ids.is_empty()) {
+        machine.push(format!("GPUs {}", ids.join(", ")));
+    }
+    let mut parts = vec![format!("{} {}", checked.runtime.backend, has.version), machine.join(", ")];
+    if !has.runtimes.is_empty() {
+        parts.push(format!("OCI runtimes {}", has.runtimes.join(", ")));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::{Cpus, Memory};
+
+    fn checked() -> Checked {
+        let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let has = DaemonHas {
+            version: "29.4.3".into(),
+            cpus: Cpus::whole(64),
+            memory: Memory::from_bytes(2015 << 30),
+            gpus: Some(words(&["0", "1"])),
+            runtimes: words(&["nvidia", "io.containerd.runc.v2", "runc"]),
+        };
+        let runtime = "docker:gpubox".parse().unwrap();
+        Checked { runtime, state: CheckState::Answers, why: String::new(), has: Some(has), lacks: Vec::new() }
+    }
+
+    #[test]
+    fn the_answer_is_one_line() {
+        let line =
+            "docker/gpubox answers: docker 29.4.3; 64 CPUs, 2015G, GPUs 0, 1; OCI runtimes nvidia, io.containerd.runc.v2, runc\n";
+        assert_eq!(lines(&checked(), Style::PLAIN), line);
+        assert_eq!(lines(&checked(), Style { colour: true }), line);
+        let mut bare = checked();
+        bare.runtime = "docker".parse().unwrap();
+        let has = bare.has.as_mut().unwrap();
+        (has.gpus, has.runtimes, has.cpus, has.memory) = (None, Vec::new(), Cpus::whole(2), Memory::from_bytes((8 << 30) - 1));
+        assert_eq!(lines(&bare, Style::PLAIN), "docker answers: docker 29.4.3; 2 CPUs, 7G\n");
+    }
+
+    #[test]
+    fn what_it_lacks_is_yellow_and_said() {
+        let mut short = checked();
+        short.state = CheckState::Lacks;
+        short.lacks = vec!["it is to hand out 65 CPUs and has 64".into(), "it has no GPU 2".into()];
+        let first = lines(&checked(), Style::PLAIN);
+        let text = "lacks configured resources: it is to hand out 65 CPUs and has 64; it has no GPU 2";
+        assert_eq!(lines(&short, Style::PLAIN), format!("{first}{text}\n"));
+        assert_eq!(lines(&short, Style { colour: true }), format!("{first}\x1b[33m{text}\x1b[0m\n"));
+    }
+
+    #[test]
+    fn a_daemon_that_says_nothing_is_red_and_said() {
+        let silent = Checked { state: CheckState::NoAnswer, why: "refused\x1b[2J".into(), has: None, ..checked() };
+        let text = "docker/gpubox could not be reached: refused␛[2J";
+        assert_eq!(lines(&silent, Style::PLAIN), format!("{text}\n"));
+        assert_eq!(lines(&silent, Style { colour: true }), format!("\x1b[31m{text}\x1b[0m\n"));
+        let unasked = Checked { state: CheckState::NotAsked, why: "not yet".into(), ..silent };
+        assert_eq!(lines(&unasked, Style::PLAIN), "docker/gpubox cannot be asked: not yet\n");
+    }
+}
