@@ -42,7 +42,8 @@ fn what_a_deleted_home_left_is_swept_by_another_and_a_home_that_is_there_keeps_i
     });
     assert_eq!(docker::containers(&gone_label), Vec::<String>::new(), "its directory was there while its box was");
     let copies = std::fs::read_dir(old.parent().unwrap()).unwrap().count();
-    assert_eq!(copies, 1, "the program that runs has its copy");
+    // a guest of its own is beside the program where one is embedded
+    assert!((1..=2).contains(&copies), "{copies}: the program that runs has its copy, and its guest");
     for dir in &kept_dirs {
         assert!(
             dir.join("s").exists() && dir.join("run/g.sock").exists() && dir.with_file_name("owner").exists(),

@@ -209,7 +209,7 @@ fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>)
 
 /// A fault as a report. A character nobody can see is named when it is on the line.
 pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
-    let at = fault.at.unwrap_or(At { line: 1, column: 1 });
+    let at = on_a_line(text, fault.at.unwrap_or(At { line: 1, column: 1 }));
     let at = fault.inside.as_ref().map_or(at, |inside| within(text, at, inside));
     let message = match invisible(text, at) {
         Some(found) => format!("{} ({found})", fault.message),
@@ -249,11 +249,14 @@ fn within(text: &str, at: At, inside: &Inside) -> At {
 /// Lines there may be between the place of a scalar and its first line: its `|`, and an empty one.
 const BLOCK_HEADER: usize = 2;
 
+/// A place on a line there is: the parser takes what follows the last line's end for a line, and an empty key or value is
+/// there.
+fn on_a_line(text: &str, at: At) -> At {
+    At { line: at.line.clamp(1, lines(text).count().max(1)), column: at.column }
+}
+
 pub(crate) fn broken_report(text: &str, origin: &str, broken: &Broken) -> Report {
-    // the parser counts the end of a line that is not there as a line
-    let count = lines(text).count().max(1);
-    let at = At { line: broken.at.line.clamp(1, count), column: broken.at.column };
-    report(text, origin, Fault::new(at, broken.message.clone()))
+    report(text, origin, Fault::new(broken.at, broken.message.clone()))
 }
 
 /// A tab that indents, or a space that is none, on the line of a fault or the one before it.

@@ -463,6 +463,16 @@ fn what_the_store_holds_reads_back_equal() {
     assert_eq!(good(&to_yaml_all(&expected).unwrap()), expected);
 }
 
+#[test]
+fn what_the_parser_takes_for_a_line_after_the_last_has_a_place_on_it() {
+    for text in ["?\n", "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  ?\n"] {
+        let reports = read(text, "x", &context()).expect_err("a fault");
+        for report in reports {
+            assert!((1..=text.lines().count()).contains(&report.line), "{text:?} {report}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_survives(task: String, label: String, param: String, number in proptest::num::f64::NORMAL, whole: i64) {
