@@ -42,7 +42,11 @@ fn one_field_at_a_time() {
     };
     refused(&["get", "runtimes.docker.gone"], 1, "there is no runtimes.docker.gone in /");
     refused(&["unset", "runtimes.docker.gone"], 1, "there is no runtimes.docker.gone in /");
-    refused(&["set", "runtimes.docker.here.memory", "-8"], 2, "runtimes.docker.here.memory: here: memory cannot be negative: -8\n");
+    refused(
+        &["set", "runtimes.docker.here.memory", "-8"],
+        2,
+        "runtimes.docker.here.memory: here: memory cannot be negative: -8\n",
+    );
     refused(&["set", "runtimes.docker.here.cpus", "many"], 2, "runtimes.docker.here.cpus: 'many' is not a number of CPUs\n");
     refused(
         &["set", "runtimes.docker.here.imgae", "x"],
