@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a daemon may take to say what it has.
-const CHECKING: Duration = Duration::from_secs(30);
+const CHECKING: Duration = Duration::from_secs(25);
 
 /// The runtimes of one HMZ_HOME's settings.yaml, and the ways to ask their daemons.
 #[derive(Clone)]
@@ -382,7 +382,7 @@ mod tests {
         });
         let spec = RuntimeSpec { endpoint: Endpoint::Unix(socket.display().to_string()), ..RuntimeSpec::default() };
         let checked = saved.check_as(&RuntimeRef::named(Backend::Docker, "x"), &spec, None).await;
-        assert_eq!((checked.state, checked.why.as_str()), (CheckState::NoAnswer, "it did not answer within 30s"));
+        assert_eq!((checked.state, checked.why.as_str()), (CheckState::NoAnswer, "it did not answer within 25s"));
         accepted.abort();
     }
 
