@@ -37,8 +37,10 @@ fn free(daemon: &Daemon) -> u64 {
     CPUS * 1000 - held
 }
 
-/// Everything is as declared, or says why it cannot be, and nothing is there that nobody declared.
-pub async fn converged(sim: &Sim, everything_goes: bool) {
+/// Everything is as declared, or says why it cannot be, and nothing is there that nobody declared. What comes back are the
+/// holds of gangs that wait and are trying their lists again at this moment: they have to be given back soon.
+pub async fn converged(sim: &Sim, everything_goes: bool) -> BTreeSet<String> {
+    let mut trying = BTreeSet::new();
     let environments = sim.store.list::<Environment>().await.unwrap();
     let runs = sim.store.list::<Run>().await.unwrap();
     if everything_goes {
@@ -101,6 +103,12 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
             if one.seen.purpose == Purpose::Hold && one.made.elapsed() > HOLD_AGE && waits {
                 continue;
             }
+            // a gang holds one daemon's part while it asks the next
+            let of_a_gang = |e: &Resource<Environment>| key_of(e, INSTANCE) == *key && gang(e, &environments).len() > 1;
+            if one.seen.purpose == Purpose::Hold && !wanted.contains(key) && environments.iter().any(of_a_gang) {
+                trying.insert(one.seen.id.clone());
+                continue;
+            }
             assert!(wanted.contains(key), "{}: leaked {name}", daemon.name);
             assert_eq!(one.seen.purpose, Purpose::Box, "{}: leaked {name}", daemon.name);
             assert!(matches!(one.seen.state, BoxState::Running(_)), "{name}");
@@ -120,6 +128,16 @@ pub async fn converged(sim: &Sim, everything_goes: bool) {
     }
     let runtimes: Vec<String> = sim.store.list::<Runtime>().await.unwrap().into_iter().map(|r| r.metadata.name).collect();
     assert_eq!(runtimes, ["docker", "docker:a", "docker:b", "docker:broken"], "{}", Runtime::KIND);
+    trying
+}
+
+/// None of these holds is there any more.
+pub fn given_back(sim: &Sim, holds: &BTreeSet<String>) {
+    for daemon in &sim.daemons {
+        let state = daemon.state();
+        let stays = state.containers.values().map(|one| &one.seen).find(|seen| holds.contains(&seen.id));
+        assert!(stays.is_none(), "{}: a gang that waits keeps {stays:#?}", daemon.name);
+    }
 }
 
 /// An environment and those its run needs besides.

@@ -329,9 +329,10 @@ impl Sim {
             }
         }
         self.pass(Duration::from_secs(420)).await;
-        checks::converged(self, everything_goes).await;
+        let trying = checks::converged(self, everything_goes).await;
         let (before, others) = (self.store.revision().await.unwrap(), self.all_but_runtimes().await);
         self.pass(Duration::from_secs(100)).await;
+        checks::given_back(self, &trying);
         let after = self.store.revision().await.unwrap();
         // a gang that waits holds some of it for a moment when it tries its list again, and its runtimes say who holds what
         let tries = self.falls && checks::any_gang_waits(self).await && others == self.all_but_runtimes().await;
