@@ -2,10 +2,11 @@
 //! descriptor, which others share.
 
 use crate::AnchorError;
+use hmz_wire::write_all;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -140,19 +141,4 @@ fn input(from: &OwnedFd, to: &OwnedFd, ended: &OwnedFd) {
             Err(_) => return,
         }
     }
-}
-
-/// Writes everything; a description somebody made non-blocking is waited for.
-fn write_all(to: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(&to, bytes) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(&to, PollFlags::OUT)], None);
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

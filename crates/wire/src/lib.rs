@@ -12,6 +12,7 @@ mod message;
 mod peer;
 
 pub use channel::handshake::box_key;
+pub use channel::write_all;
 pub use client::{Client, ClientError, Command, CommandEvent};
 pub use connection::{Reader, WireError, Writer, split};
 pub use message::{Bytes, Fence, FromGuest, Spawn, Status, ToGuest, VERSION, Welcome};

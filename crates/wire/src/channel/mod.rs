@@ -15,6 +15,8 @@ mod pace;
 mod pump;
 pub mod terminal;
 
+pub use pump::write_all;
+
 pub(crate) use client::Channel;
 
 use crate::{Bytes, Fence, Spawn, Status, Welcome, WireError};

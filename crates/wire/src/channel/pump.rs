@@ -240,7 +240,10 @@ fn finish_input(channel: &Channel, id: StreamId) {
 }
 
 /// Writes everything; a description somebody made non-blocking is waited for.
-fn write_all(to: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
+///
+/// # Errors
+/// What the kernel says, `EPIPE` when nobody reads any more.
+pub fn write_all(to: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(&to, bytes) {
             Ok(n) => bytes = &bytes[n..],
