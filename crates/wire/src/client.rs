@@ -26,7 +26,7 @@ const SIGWINCH: i32 = 28;
 pub enum ClientError {
     /// The channel failed.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// The socket's peer is not the box's pid 1.
     #[error("the socket of the box is not its guest's: its peer is process {found}, and the box's first process is {wanted}")]
     Impostor {
@@ -49,9 +49,20 @@ pub enum ClientError {
     Silent,
 }
 
+impl From<WireError> for ClientError {
+    /// Who sends may find the socket closed a moment before who hears has said so: both are told the same.
+    fn from(error: WireError) -> Self {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+        match error {
+            WireError::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionReset | NotConnected) => Self::Gone,
+            other => Self::Wire(other),
+        }
+    }
+}
+
 impl From<std::io::Error> for ClientError {
     fn from(e: std::io::Error) -> Self {
-        Self::Wire(WireError::Io(e))
+        WireError::Io(e).into()
     }
 }
 

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by them")]
 
 use hmz_wire::{
-    Bytes, Client, ClientError, Command, CommandEvent, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, Writer, split,
+    Bytes, Client, ClientError, Command, CommandEvent, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError,
+    Writer, split,
 };
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -225,4 +226,14 @@ fn a_terminal_is_what_was_asked_for_or_the_guest_is_dropped() {
     writer.send(&FromGuest::NoTerminal(6), &[]).expect("send");
     client.wait_lost();
     assert!(matches!(client.terminal(), Err(ClientError::Gone)));
+}
+
+#[test]
+fn one_that_was_left_is_gone_before_that_was_heard() {
+    for kind in [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::ConnectionReset] {
+        let error = ClientError::from(WireError::Io(kind.into()));
+        assert!(matches!(error, ClientError::Gone), "{error:?}");
+    }
+    let error = ClientError::from(WireError::Io(std::io::ErrorKind::OutOfMemory.into()));
+    assert!(matches!(error, ClientError::Wire(_)), "{error:?}");
 }
