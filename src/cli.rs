@@ -1,7 +1,9 @@
 //! The command line as it is typed.
 
+mod declare;
 mod runtime;
 
+pub use declare::{Apply, Diff, What};
 pub use runtime::{
     Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
 };
@@ -32,8 +34,23 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Declare runs, environments, runtimes and flows from manifests
-    #[command(after_help = "Examples:\n  hmz apply -f run.yaml\n  hmz apply -f manifests/\n  cat run.yaml | hmz apply -f -")]
+    #[command(after_help = "Examples:
+  hmz apply -f run.yaml
+  hmz apply -f manifests/ --dry-run
+  hmz apply -f run.yaml --wait --timeout 30m
+  hmz apply -f manifests/ --set team --prune
+  cat run.yaml | hmz apply -f -
+
+A field that no manifest sets and somebody else did stays. Exit status: 0 done, 1 failed, 2 refused; with --wait a run's own.")]
     Apply(Apply),
+    /// Say what apply would do, and do nothing
+    #[command(after_help = "Examples:
+  hmz diff -f run.yaml
+  hmz diff -f manifests/ --set team --prune
+  hmz diff -f manifests/ -o json
+
+Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 3 it could not be found out.")]
+    Diff(Diff),
     /// List resources
     #[command(after_help = "Examples:\n  hmz get envs\n  hmz get runs -w\n  hmz get run/fix-add -o yaml\n  hmz get all")]
     Get(Get),
@@ -81,17 +98,6 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
     Runtime(Runtime),
     /// Show the versions of this program and of the daemon
     Version,
-}
-
-/// `apply`.
-#[derive(Debug, Args)]
-pub struct Apply {
-    /// A manifest, a directory of manifests, or - for standard input
-    #[arg(short, long = "filename", required = true, value_name = "FILE")]
-    pub filename: Vec<PathBuf>,
-    /// How to print what became of each resource
-    #[arg(short, long, value_enum)]
-    pub output: Option<Output>,
 }
 
 /// How a listing is printed.

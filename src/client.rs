@@ -4,7 +4,7 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{ApplyRequest, ApplyResult, SettingsAnswer, WatchLine};
+use hmz_api::rest::{ApplyRequest, ApplyResult, Planned, SettingsAnswer, WatchLine};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -74,6 +74,14 @@ impl Client {
             }
         }
         self.call(Method::POST, "/v1/apply", Some(&request)).await
+    }
+
+    /// Says what [`Client::apply`] would do. Nothing is changed.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had or would refuse the request as a whole.
+    pub async fn plan(&self, request: ApplyRequest) -> Result<Vec<Planned>, Error> {
+        self.call(Method::POST, "/v1/plan", Some(&request)).await
     }
 
     /// One resource.

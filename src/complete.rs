@@ -8,7 +8,7 @@ use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Fish, Shells, Zsh};
-use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
+use hmz_api::kinds::{FlowParam, FlowSpec, Runtime, label};
 use hmz_api::{AnyResource, Backend, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
 use hmz_server::{Paths, SavedRuntimes};
@@ -93,6 +93,13 @@ pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
         text,
         ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete"].map(str::to_owned),
     )
+}
+
+/// A set that something is a member of.
+pub fn set(text: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(paths) = home() else { return Vec::new() };
+    let all = ["Run", "Environment", "Runtime", "Flow"].into_iter().flat_map(|kind| asked(&paths, kind));
+    beginning(text, all.filter_map(|found| found.metadata().labels.get(label::SET).cloned()))
 }
 
 /// A flow.

@@ -5,6 +5,7 @@
 //! daemon is neutralised before it is shown: it cannot move the cursor, set the title or clear the screen.
 
 pub mod age;
+pub mod changes;
 pub mod checked;
 pub mod clean;
 pub mod describe;

@@ -11,8 +11,9 @@ use crate::output::working::Working;
 use crate::output::{describe as description, error as rendering, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::SettingsAnswer;
+use hmz_api::rest::{Planned, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
+use hmz_manifest::{Context, Declared};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -49,13 +50,6 @@ pub fn note(verb: &str, text: &str) {
     print_err(&format!("hmz {verb}: {text}\n"));
 }
 
-/// A refusal as a condition's message has it: the sentence, then its hints, an empty line between each.
-pub fn refusal(message: &str) -> Error {
-    let mut parts = message.split("\n\n").map(str::to_owned);
-    let error = Error::refused(parts.next().unwrap_or_default());
-    parts.fold(error, Error::hint)
-}
-
 /// The manifests that `-f` names; none when it names none.
 ///
 /// # Errors
@@ -64,9 +58,28 @@ pub fn manifests(paths: &[PathBuf]) -> Result<Vec<AnyResource>, Error> {
     if paths.is_empty() {
         return Ok(Vec::new());
     }
+    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &context()?)
+}
+
+/// What paths in manifests from standard input, and `-f` itself, begin at.
+fn context() -> Result<Context, Error> {
     let base = std::env::current_dir().map_err(|e| edge::io("the current directory", &e))?;
     let home = edge::environment().remove("HOME").map(PathBuf::from);
-    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &hmz_manifest::Context { base, home })
+    Ok(Context { base, home })
+}
+
+/// The same with what is written of each; none, when `may_be_empty` and there is nothing in them.
+///
+/// # Errors
+/// A usage error with each fault.
+pub fn declared(paths: &[PathBuf], may_be_empty: bool) -> Result<Vec<Declared>, Error> {
+    let context = context()?;
+    hmz_manifest::read_paths_declared(paths, &mut std::io::stdin().lock(), &context, may_be_empty)
+}
+
+/// What would be another than it is, and what would be started and ended.
+pub fn changes(planned: &[Planned]) -> String {
+    crate::output::changes::render(planned)
 }
 
 /// The plural a person reads.

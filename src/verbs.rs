@@ -4,6 +4,7 @@ mod apply;
 mod controller;
 mod delete;
 mod describe;
+mod diff;
 mod exec;
 mod get;
 mod logs;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> ExitCode {
     }
     match cli.verb {
         Verb::Apply(args) => with_client("apply", |client| apply::run(client, args)),
+        Verb::Diff(args) => with_client("diff", |client| diff::run(client, args)),
         Verb::Get(args) => with_client("get", |client| get::run(client, args)),
         Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
         Verb::Delete(args) => with_client("delete", |client| delete::run(client, args)),
