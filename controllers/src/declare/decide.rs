@@ -253,3 +253,116 @@ fn with_spec(current: &AnyResource, spec: Value) -> Result<AnyResource, Error> {
 fn internal(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::Internal, format!("it cannot be merged: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(text: &str) -> (AnyResource, Value) {
+        let read = hmz_manifest::read_declared(text, "m.yaml", &hmz_manifest::Context::new("/w", None));
+        let declared = read.unwrap_or_else(|e| panic!("{text}: {e:?}")).remove(0);
+        (declared.resource, declared.written)
+    }
+
+    fn asked(metadata: &str, spec: &str) -> Asked {
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: box{metadata}}}\nspec: {{runtime: docker:a{spec}}}\n"
+        );
+        let (resource, written) = resource(&text);
+        Asked::of(&resource, Some(&written)).unwrap()
+    }
+
+    /// What is there after an apply.
+    fn applied(current: Option<&AnyResource>, asked: &Asked, how: &How<'_>) -> Option<AnyResource> {
+        match decide(current, asked, how).unwrap() {
+            Decision::Create(next) | Decision::Change(next) | Decision::Note(next) | Decision::Anew(next) => Some(next),
+            Decision::Nothing => None,
+        }
+    }
+
+    fn environment(of: &AnyResource) -> &hmz_api::kinds::EnvironmentSpec {
+        let AnyResource::Environment(environment) = of else { panic!("{of:?}") };
+        &environment.spec
+    }
+
+    #[test]
+    fn what_somebody_else_set_stays_and_what_a_manifest_says_is_put_back() {
+        let first = asked(", labels: {team: red, old: x}", ", cpus: 1, memory: 1G, restart: never");
+        let how = How::default();
+        let mut there = applied(None, &first, &how).unwrap();
+        assert_eq!(applied(Some(&there), &first, &how), None);
+        // by hand: one field the manifest has, one it says the default of, and two it does not have
+        if let AnyResource::Environment(environment) = &mut there {
+            environment.spec.cpus = "2".parse().ok();
+            environment.spec.restart = hmz_api::kinds::RestartPolicy::Always;
+            environment.spec.image = Some("theirs".into());
+            environment.metadata.labels.insert("theirs".into(), "y".into());
+        }
+        let second = asked(", labels: {team: blue}", ", cpus: 1, restart: never");
+        let next = applied(Some(&there), &second, &how).unwrap();
+        let spec = serde_json::to_value(environment(&next)).unwrap();
+        assert_eq!(spec, json!({"runtime": "docker:a", "cpus": 1, "image": "theirs"}));
+        let labels: Vec<_> = next.metadata().labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(labels, ["team=blue", "theirs=y"]);
+        // all of it is asked for
+        let replaced = applied(Some(&next), &second, &How { replace: true, ..how }).unwrap();
+        assert_eq!(serde_json::to_value(environment(&replaced)).unwrap(), json!({"runtime": "docker:a", "cpus": 1}));
+        assert_eq!(replaced.metadata().labels.len(), 1);
+        assert_eq!(applied(Some(&replaced), &second, &How { replace: true, ..how }), None);
+    }
+
+    #[test]
+    fn one_that_was_applied_by_a_version_that_remembered_nothing_is_as_it_had_been_applied() {
+        let mut there = applied(None, &asked("", ", cpus: 1, memory: 1G"), &How::default()).unwrap();
+        there.metadata_mut().annotations.clear();
+        let next = applied(Some(&there), &asked("", ", cpus: 1"), &How::default()).unwrap();
+        assert_eq!(environment(&next).memory, None);
+        // and one that differs in nothing else is noted, not changed
+        let same = decide(Some(&there), &asked("", ", cpus: 1, memory: 1G"), &How::default()).unwrap();
+        assert!(matches!(same, Decision::Note(_)), "{same:?}");
+    }
+
+    #[test]
+    fn a_set_owns_its_members_and_what_is_ours_is_nobodys_to_set() {
+        let one = How { set: Some("one"), ..How::default() };
+        let asked = asked(", labels: {hmz/set: planted}, annotations: {hmz/cancel: now}", "");
+        let there = applied(None, &asked, &one).unwrap();
+        assert_eq!(there.metadata().labels[label::SET], "one");
+        assert!(!there.metadata().annotations.contains_key(annotation::CANCEL));
+        let other = decide(Some(&there), &asked, &How { set: Some("two"), ..How::default() }).unwrap_err();
+        assert_eq!(
+            (other.message.as_str(), other.hints),
+            ("it is a member of the set 'one'", vec!["to take it out of there: hmz label env/box hmz/set-".to_owned()])
+        );
+        // applied without a set it stays in its own, also as a whole
+        for replace in [false, true] {
+            let how = How { replace, ..How::default() };
+            assert_eq!(applied(Some(&there), &asked, &how), None);
+        }
+    }
+
+    #[test]
+    fn a_run_that_has_started_is_not_changed() {
+        let of = |task: &str| {
+            let (resource, written) =
+                resource(&format!("apiVersion: hmz/v1\nkind: Run\nmetadata: {{name: r}}\nspec: {{flow: f, task: {task}}}\n"));
+            Asked::of(&resource, Some(&written)).unwrap()
+        };
+        let how = How { cwd: "/w", ..How::default() };
+        let mut there = applied(None, &of("a"), &how).unwrap();
+        assert!(matches!(decide(Some(&there), &of("b"), &how), Ok(Decision::Change(_))));
+        if let AnyResource::Run(run) = &mut there {
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            run.status.conditions.set("Accepted", hmz_api::ConditionStatus::True, "Accepted", "", 1, now);
+        }
+        assert_eq!(decide(Some(&there), &of("a"), &how), Ok(Decision::Nothing));
+        let refused = decide(Some(&there), &of("b"), &how).unwrap_err();
+        assert_eq!(refused.hints.len(), 3, "{refused:?}");
+        let anew = decide(Some(&there), &of("b"), &How { replace: true, ..how });
+        assert!(matches!(&anew, Ok(Decision::Anew(AnyResource::Run(run))) if run.status.conditions.0.is_empty()), "{anew:?}");
+        // what it is labelled with may change all the same
+        let mut labelled = of("a");
+        labelled.resource.metadata_mut().labels.insert("x".into(), "y".into());
+        assert!(matches!(decide(Some(&there), &labelled, &how), Ok(Decision::Change(_))));
+    }
+}

@@ -165,7 +165,7 @@ impl State {
     }
 
     /// Thousandths of CPUs handed out, but for these; a box and its hold count once.
-    fn held(&self, but: &[&BoxKey]) -> u64 {
+    pub fn held(&self, but: &[&BoxKey]) -> u64 {
         let mut shares: BTreeMap<Option<(Uuid, u64)>, u64> = BTreeMap::new();
         for one in self.containers.values().filter(|c| self.counts(c)) {
             let key = one.seen.key.as_ref();
