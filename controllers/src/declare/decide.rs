@@ -100,7 +100,7 @@ impl Asked {
     }
 
     /// As it is made when there is none.
-    fn new(&self, how: &How<'_>) -> AnyResource {
+    fn made(&self, how: &How<'_>) -> AnyResource {
         let mut new = self.resource.clone();
         let metadata = new.metadata_mut();
         metadata.annotations.insert(annotation::LAST_APPLIED.into(), self.remembered());
@@ -122,7 +122,7 @@ impl Asked {
 /// # Errors
 /// A refusal: it is somebody else's, it is going, or it is a run that has started.
 pub fn decide(current: Option<&AnyResource>, asked: &Asked, how: &How<'_>) -> Result<Decision, Error> {
-    let Some(current) = current else { return Ok(Decision::Create(asked.new(how))) };
+    let Some(current) = current else { return Ok(Decision::Create(asked.made(how))) };
     let shown = format!("{}/{}", current.kind().to_ascii_lowercase(), current.metadata().name);
     if current.metadata().is_deleting() {
         return Err(Error::new(ErrorKind::Conflict, "it is being deleted").hint(format!("hmz wait --for=delete {shown}")));
@@ -137,7 +137,7 @@ pub fn decide(current: Option<&AnyResource>, asked: &Asked, how: &How<'_>) -> Re
         && !run.status.conditions.0.is_empty()
     {
         if how.replace {
-            return Ok(Decision::Anew(asked.new(how)));
+            return Ok(Decision::Anew(asked.made(how)));
         }
         return Err(Error::refused("it has started, so what it does cannot be changed")
             .hint(format!("delete it first: hmz delete {shown}"))
