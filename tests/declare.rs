@@ -21,7 +21,7 @@ pub struct Place {
 
 impl Place {
     /// New ones, with nothing in them.
-    pub fn new() -> Self {
+    pub fn make() -> Self {
         let home = TestHome::new();
         let project = home.project("p");
         Self { home, project }

@@ -4,7 +4,7 @@ use crate::Place;
 
 #[test]
 fn a_diff_says_what_the_apply_then_does_and_changes_nothing() {
-    let place = Place::new();
+    let place = Place::make();
     let dir = place.project.path();
     place.environment("box.yaml", "box", ", cpus: 0.5, memory: 128M");
     let told = place.hmz("diff -f box.yaml").expect_code(1);
@@ -40,7 +40,7 @@ fn a_diff_says_what_the_apply_then_does_and_changes_nothing() {
 
 #[test]
 fn what_would_be_refused_or_would_wait_is_told_as_it_would_be() {
-    let place = Place::new();
+    let place = Place::make();
     place.environment("big.yaml", "big", ", cpus: 4000");
     let told = place.hmz("diff -f big.yaml").expect_code(1).says("    would wait: docker@here has ");
     assert!(told.out().contains("'big' asks for 4000"), "{told}");

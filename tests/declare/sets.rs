@@ -4,7 +4,7 @@ use crate::Place;
 
 #[test]
 fn a_set_owns_its_members_and_no_other_ones() {
-    let place = Place::new();
+    let place = Place::make();
     for file in ["a", "b"] {
         place.environment(&format!("one/{file}.yaml"), file, "");
     }
