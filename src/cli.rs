@@ -1,9 +1,11 @@
 //! The command line as it is typed.
 
 mod declare;
+mod find;
 mod runtime;
 
 pub use declare::{Apply, Diff, What};
+pub use find::{Form, Get, Mark};
 pub use runtime::{
     Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
 };
@@ -52,8 +54,35 @@ A field that no manifest sets and somebody else did stays. Exit status: 0 done, 
 Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 3 it could not be found out.")]
     Diff(Diff),
     /// List resources
-    #[command(after_help = "Examples:\n  hmz get envs\n  hmz get runs -w\n  hmz get run/fix-add -o yaml\n  hmz get all")]
+    #[command(after_help = "Examples:
+  hmz get envs
+  hmz get runs -w
+  hmz get run/fix-add -o yaml
+  hmz get all -l hmz/set=team
+  hmz get envs --field-selector status.used=docker:here --sort-by .spec.cpus
+  hmz get runs -o custom-columns=NAME:.metadata.name,FLOW:.spec.flow
+  hmz get envs -o jsonpath='{range .items[*]}{.metadata.name} {.status.used}{\"\\n\"}{end}'")]
     Get(Get),
+    /// Set labels, or take them away
+    #[command(after_help = "Examples:
+  hmz label env/box team=red
+  hmz label envs a b old- team=blue --overwrite
+  hmz label runs -l team=red done=yes")]
+    Label(Mark),
+    /// Set annotations, or take them away
+    #[command(after_help = "Examples:\n  hmz annotate run/fix-add note='ask Ann'\n  hmz annotate env box note-")]
+    Annotate(Mark),
+    /// Change a resource in $VISUAL or $EDITOR; what cannot be read is not stored
+    #[command(
+        after_help = "Examples:\n  hmz edit env/box\n\nA later apply leaves what is edited here as it is, but for the fields its manifest writes."
+    )]
+    Edit(Named),
+    /// Run the same once more, as a run of its own
+    #[command(after_help = "Examples:\n  hmz rerun run/fix-add\n  hmz rerun fix-add --name fix-add-2")]
+    Rerun(Rerun),
+    /// End runs; what they did so far stays
+    #[command(after_help = "Examples:\n  hmz cancel run/fix-add\n  hmz cancel fix-add other --no-wait")]
+    Cancel(Cancel),
     /// Show one resource with its conditions
     #[command(after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add")]
     Describe(Named),
@@ -111,24 +140,6 @@ pub enum Output {
     Json,
     /// `kind/name`, a line each
     Name,
-}
-
-/// `get`.
-#[derive(Debug, Args)]
-pub struct Get {
-    /// A kind (envs, runs, runtimes, flows, all), or kind/name
-    #[arg(add = ArgValueCompleter::new(complete::kind_or_all))]
-    pub what: String,
-    /// Names within the kind
-    #[arg(add = ArgValueCompleter::new(complete::name))]
-    pub names: Vec<String>,
-    /// How to print
-    #[arg(short, long, value_enum)]
-    pub output: Option<Output>,
-    /// Go on printing what changes: a row when a cell changes (its age is none), and `kind/name deleted`; with -o json an
-    /// object a line, {"type": "ADDED" | "MODIFIED" | "DELETED", "object": …}
-    #[arg(short, long)]
-    pub watch: bool,
 }
 
 /// One resource: `env box` or `env/box`.
@@ -213,6 +224,28 @@ pub struct Exec {
     pub json: bool,
     /// The task
     pub task: String,
+}
+
+/// `rerun`.
+#[derive(Debug, Args)]
+pub struct Rerun {
+    /// The run
+    #[arg(add = ArgValueCompleter::new(complete::run))]
+    pub run: String,
+    /// The name of the new one [default: one that begins with the old one's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `cancel`.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// The runs
+    #[arg(required = true, add = ArgValueCompleter::new(complete::run))]
+    pub runs: Vec<String>,
+    /// Return at once instead of waiting until they have ended
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// `sh`.

@@ -95,6 +95,23 @@ pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
     )
 }
 
+/// How what is found is printed.
+pub fn form(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(text, cli::Form::words())
+}
+
+/// A label that something has: `KEY`, and `KEY=VALUE` once the key is typed.
+pub fn selector(text: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(typed), Some(paths)) = (text.to_str(), home()) else { return Vec::new() };
+    let (before, last) = typed.rfind(',').map_or(("", typed), |comma| typed.split_at(comma + 1));
+    let kind = line().iter().skip(2).find_map(|word| AnyResource::kind_of_word(word));
+    let kinds: Vec<&str> = kind.map_or_else(|| vec!["Run", "Environment", "Runtime", "Flow"], |kind| vec![kind]);
+    let found = kinds.into_iter().flat_map(|kind| asked(&paths, kind)).flat_map(|found| found.metadata().labels.clone());
+    let shown =
+        found.map(|(key, value)| if last.contains('=') { format!("{before}{key}={value}") } else { format!("{before}{key}=") });
+    beginning(text, shown)
+}
+
 /// A set that something is a member of.
 pub fn set(text: &OsStr) -> Vec<CompletionCandidate> {
     let Some(paths) = home() else { return Vec::new() };

@@ -1,8 +1,14 @@
 //! Manifests in earnest: what an apply would do is told before, and what is declared no more goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
 
+#[path = "declare/find.rs"]
+mod find;
+#[path = "declare/merge.rs"]
+mod merge;
 #[path = "declare/plan.rs"]
 mod plan;
+#[path = "declare/runs.rs"]
+mod runs;
 #[path = "declare/sets.rs"]
 mod sets;
 mod support;

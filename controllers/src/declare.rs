@@ -7,10 +7,12 @@
 
 mod apply;
 mod decide;
+mod edit;
 mod merge;
 mod plan;
 mod rehearsal;
 
 pub use apply::{Applier, apply};
 pub use decide::{Asked, Decision, How, decide, spec};
+pub use edit::edit;
 pub use plan::plan;

@@ -123,7 +123,7 @@ fn request(what: &cli::What) -> Result<ApplyRequest, Error> {
 
 /// Waits until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is watched by
 /// `get`, `logs` and `wait`.
-async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
+pub(super) async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
     if !matches!(kind, "Run" | "Environment") {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Labels and annotations that begin so are ours: no manifest sets them.
-const OURS: &str = "hmz/";
+pub(super) const OURS: &str = "hmz/";
 
 /// How it is applied.
 #[derive(Debug, Clone, Copy, Default)]
@@ -157,6 +157,28 @@ pub fn decide(current: Option<&AnyResource>, asked: &Asked, how: &How<'_>) -> Re
         run.metadata.annotations.insert(annotation::CWD.into(), how.cwd.into());
     }
     Ok(Decision::Change(next))
+}
+
+/// A resource with the spec that somebody has edited into another.
+///
+/// # Errors
+/// A refusal, as [`decide`] has it.
+pub(super) fn may_become(current: &AnyResource, edited: &AnyResource) -> Result<AnyResource, Error> {
+    let next = with_spec(current, spec(edited)?)?;
+    if spec(&next)? == spec(current)? {
+        return Ok(next);
+    }
+    is_free(current, &How::default())?;
+    if current.metadata().is_deleting() {
+        return Err(Error::new(ErrorKind::Conflict, "it is being deleted"));
+    }
+    match current {
+        AnyResource::Run(run) if !run.status.conditions.0.is_empty() => {
+            Err(Error::refused("it has started, so what it does cannot be changed")
+                .hint(format!("for the same once more: hmz rerun run/{}", run.metadata.name)))
+        }
+        _ => Ok(next),
+    }
 }
 
 /// Whether it may be applied to at all.

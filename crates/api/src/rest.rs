@@ -1,8 +1,10 @@
 //! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
 
+mod edit;
 mod plan;
 mod runtime;
 
+pub use edit::Edit;
 pub use plan::{Effect, Planned};
 pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,

@@ -52,6 +52,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/Runtime/{name}/check", post(saved::check))
         .route("/v1/{kind}", get(get::list))
         .route("/v1/{kind}/{name}", get(get::one).delete(delete::delete))
+        .route("/v1/{kind}/{name}/edit", post(apply::edit))
         .route("/v1/Run/{name}/journal", get(journal::journal))
         .route("/v1/Run/{name}/cancel", post(cancel::cancel))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY))

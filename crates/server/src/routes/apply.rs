@@ -1,13 +1,14 @@
 //! `POST /v1/apply`: what is declared becomes what is stored. `POST /v1/plan`: what that would do.
+//! `POST /v1/KIND/NAME/edit`: one of them changes in place.
 
-use super::{Api, Failure};
+use super::{Api, Failure, absent, kind};
 use crate::callers::Callers;
 use async_trait::async_trait;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use futures::StreamExt;
 use hmz_api::launch::CallerContext;
-use hmz_api::rest::{ApplyRequest, ApplyResult, Planned};
+use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Planned};
 use hmz_api::{Error, ErrorKind};
 use hmz_controllers::declare::{self, Applier};
 use hmz_store::{Change, Store};
@@ -29,6 +30,20 @@ pub(crate) async fn apply(State(api): State<Api>, Json(request): Json<ApplyReque
 pub(crate) async fn plan(State(api): State<Api>, Json(request): Json<ApplyRequest>) -> Result<Json<Vec<Planned>>, Failure> {
     api.settings.settled(&api.store).await?;
     Ok(Json(declare::plan(&api.world, &request).await?))
+}
+
+/// Changes one resource in place.
+pub(crate) async fn edit(
+    State(api): State<Api>,
+    Path((word, name)): Path<(String, String)>,
+    Json(edit): Json<Edit>,
+) -> Result<Json<Applied>, Failure> {
+    let kind = kind(&word)?;
+    if api.store.get_any(kind, &name).await?.is_none() {
+        return Err(absent(&api.store, kind, &name).await);
+    }
+    let applier = ByVerb(Arc::clone(&api.callers));
+    Ok(Json(declare::edit(&api.store, &applier, kind, &name, &edit).await?))
 }
 
 /// A verb that applies.
