@@ -30,7 +30,7 @@ fn an_apply_waits_for_a_run_and_ends_as_it_does() {
     let _ = place.hmz("rerun r --name r").expect_code(2).says("run/r is there already");
     let _ = place.hmz("rerun nobody").expect_code(1).says("there is no run 'nobody'");
     // another spec is refused, and told beforehand; or it is begun anew
-    run(&place, "{name: r}", "- exit: 3\n", "b");
+    run(&place, "{name: r}", "- fail: no\n", "b");
     for verb in ["diff", "apply"] {
         let said = place.hmz(&format!("{verb} -f run.yaml")).expect_code(2);
         assert!(
