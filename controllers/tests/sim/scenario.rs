@@ -77,6 +77,11 @@ impl Sim {
         sim
     }
 
+    /// What the controllers are given.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
     fn new(seed: u64) -> Self {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
@@ -258,7 +263,7 @@ impl Sim {
         self.tell(format!("cancel run {name}: {}", done.is_ok()));
     }
 
-    fn hurt_a_box(&mut self) {
+    pub fn hurt_a_box(&mut self) {
         let Some(daemon) = self.dice.pick(&self.daemons) else { return };
         let Some(name) = self.dice.pick(&daemon.boxes_of(INSTANCE)) else { return };
         let mut state = daemon.state();
@@ -273,14 +278,14 @@ impl Sim {
         self.tell(format!("hurt {name}: removed {removed}"));
     }
 
-    fn cut_off(&mut self) {
+    pub fn cut_off(&mut self) {
         let Some(daemon) = self.dice.pick(&self.daemons) else { return };
         let off = !daemon.state().unreachable;
         daemon.state().unreachable = off;
         self.tell(format!("daemon {} unreachable: {off}", daemon.name));
     }
 
-    fn strangers(&mut self) {
+    pub fn strangers(&mut self) {
         let Some(daemon) = self.dice.pick(&self.daemons) else { return };
         if self.dice.one_in(3) {
             daemon.strangers_leave();

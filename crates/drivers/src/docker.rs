@@ -27,13 +27,14 @@ mod tls;
 mod tunnel;
 mod watch;
 mod way;
+mod weigh;
 
 pub use endpoint::{config_dir, resolve_local};
 pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
@@ -131,6 +132,17 @@ impl DockerDriver {
         self.session_at(target, false).await
     }
 
+    /// The session of a daemon on which boxes may be made.
+    async fn session_for_work<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
+        let session = self.session(target).await?;
+        if !self.who.elsewhere && !session.is_here().await? {
+            let (at, address) = (session.at(), session.api.address());
+            let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
+            return Err(DriverError::Refused(text));
+        }
+        Ok(session)
+    }
+
     /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again. One that
     /// answers as it did keeps what is known of it.
     async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
@@ -182,13 +194,17 @@ impl Driver for DockerDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        let session = self.session(target).await?;
-        if !self.who.elsewhere && !session.is_here().await? {
-            let (at, address) = (session.at(), session.api.address());
-            let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
-            return Err(DriverError::Refused(text));
-        }
-        admission::admit(&session, wants).await
+        admission::admit(&self.session_for_work(target).await?, wants).await
+    }
+
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        gone: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        weigh::weigh(&self.session_for_work(target).await?, wants, promised, gone).await.map(Some)
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
