@@ -11,7 +11,7 @@ use crate::output::working::Working;
 use crate::output::{describe as description, error as rendering, jsonpath, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Planned, SettingsAnswer};
+use hmz_api::rest::{Event, Planned, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
 use std::io::{IsTerminal, Write};
@@ -187,9 +187,35 @@ fn json(value: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
 
-/// One resource, whole, for people.
-pub fn describe(item: &AnyResource) -> String {
-    description::describe(item, SystemClock.now())
+/// One resource, whole, for people, with the last of what happened to it.
+pub fn describe(item: &AnyResource, events: &[Event]) -> String {
+    let mut out = description::describe(item, SystemClock.now());
+    let last = &events[events.len().saturating_sub(LAST_EVENTS)..];
+    if !last.is_empty() {
+        let table = crate::output::events::table(last, false, SystemClock.now(), None);
+        out.push_str("Events:\n");
+        table.lines().for_each(|line| out.push_str(&format!("  {line}\n")));
+    }
+    out
+}
+
+/// How many events a description has.
+const LAST_EVENTS: usize = 10;
+
+/// What happened.
+pub fn events(events: &[Event]) -> String {
+    crate::output::events::table(events, true, SystemClock.now(), width())
+}
+
+/// What happens, as it comes.
+#[derive(Default)]
+pub struct EventRows(Vec<usize>);
+
+impl EventRows {
+    /// The next one.
+    pub fn next(&mut self, event: &Event) -> String {
+        crate::output::events::next(event, &mut self.0, SystemClock.now(), width())
+    }
 }
 
 /// What a watch prints.

@@ -70,7 +70,11 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
     match short.map(|short| death.or(image).unwrap_or(short)) {
         Some((status, reason, message)) => set(env, READY, status, &reason, &message, now),
         None => {
-            set(env, READY, True, "Ready", "", now);
+            // as old as the oldest of them: what was started for another generation is not what is declared
+            let conditions = &mut env.status.conditions;
+            let observed = [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY].into_iter().filter_map(|kind| conditions.get(kind));
+            let observed = observed.map(|c| c.observed_generation).min().unwrap_or_default();
+            conditions.set(READY, True, "Ready", "", observed, now);
             if !was {
                 env.status.started_at = Some(now);
             }
