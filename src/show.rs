@@ -16,10 +16,28 @@ use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The exit status when the reader has gone: as that of a program that SIGPIPE kills.
+const GONE: u8 = 141;
 
 /// Prints to stdout. A reader that has gone ends the program: it has what it wanted.
 pub fn print(text: &str) {
     written(put(&mut std::io::stdout().lock(), text));
+}
+
+/// Returns when nobody reads stdout any more, for whoever waits for something to print; never, where that cannot be seen.
+pub async fn unread() -> std::process::ExitCode {
+    let watched = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR);
+    let gone = match &watched {
+        Ok(stdout) => stdout.ready(Interest::ERROR).await.is_ok(),
+        Err(_) => false,
+    };
+    if !gone {
+        std::future::pending::<()>().await;
+    }
+    std::process::ExitCode::from(GONE)
 }
 
 fn print_err(text: &str) {
@@ -29,8 +47,7 @@ fn print_err(text: &str) {
 fn written(done: std::io::Result<Reader>) {
     match done {
         Ok(Reader::There) => {}
-        // as a program ends that SIGPIPE kills
-        Ok(Reader::Gone) => std::process::exit(141),
+        Ok(Reader::Gone) => std::process::exit(GONE.into()),
         Err(e) => {
             // stderr may be the stream that is full
             let _ = writeln!(std::io::stderr(), "hmz: error: {e}");

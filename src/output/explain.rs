@@ -153,6 +153,7 @@ fn type_of(schema: &Value, node: &Value) -> String {
             Some(Value::String(one)) => vec![one],
             Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
             _ if node.get("properties").is_some() => vec!["object"],
+            _ if node.get("const").is_some_and(Value::is_string) => vec!["string"],
             _ => Vec::new(),
         };
         for name in types {

@@ -27,6 +27,13 @@ pub async fn run(client: Client, args: cli::Events) -> Result<ExitCode, Error> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    tokio::select! {
+        done = watch(&client, of, json) => done,
+        gone = show::unread() => Ok(gone),
+    }
+}
+
+async fn watch(client: &Client, of: Option<(&str, &str)>, json: bool) -> Result<ExitCode, Error> {
     let mut lines = Box::pin(client.watch_events(of).await?);
     let mut table = show::EventRows::default();
     while let Some(event) = lines.next().await {

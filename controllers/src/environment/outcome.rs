@@ -18,6 +18,8 @@ pub const LOST: &str = "Lost";
 pub const PASSED_OVER: &str = "PassedOver";
 /// Reason: there is no room at the moment.
 pub const INSUFFICIENT: &str = "Insufficient";
+/// Reason: the box is removed because another is declared.
+pub const REPLACING: &str = "Replacing";
 /// Reason: the kernel killed the box for memory.
 pub const OUT_OF_MEMORY: &str = "OutOfMemory";
 /// Reason: the box was asked to end through its daemon, or because that was stopped itself.
