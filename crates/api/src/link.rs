@@ -19,7 +19,7 @@ pub enum Link {
         pid: i32,
     },
     /// One ordered stream of bytes, in which all that crosses is copied: any other place.
-    Stream(StreamLink),
+    Stream(Box<StreamLink>),
 }
 
 /// A stream to a guest.
@@ -88,9 +88,12 @@ impl Link {
     /// The guest's own program in the box, where the way there names it.
     pub fn guest(&self) -> Option<&str> {
         match self {
-            Self::Stream(StreamLink { dial: Dial::Engine { argv, .. }, .. }) => argv.first().map(String::as_str),
-            Self::Stream(StreamLink { dial: Dial::Daemon { reach, .. }, .. }) => reach.argv.first().map(String::as_str),
-            _ => None,
+            Self::Stream(link) => match &link.dial {
+                Dial::Engine { argv, .. } => argv.first().map(String::as_str),
+                Dial::Daemon { reach, .. } => reach.argv.first().map(String::as_str),
+                Dial::Program { .. } => None,
+            },
+            Self::Direct { .. } => None,
         }
     }
 }
@@ -150,7 +153,7 @@ mod tests {
         let dial = Dial::Program { argv: vec!["/usr/bin/ssh".into(), "host".into()], env: BTreeMap::new() };
         for link in [
             Link::Direct { socket: "/s".into(), pid: 7 },
-            Link::Stream(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8)))),
+            Link::Stream(Box::new(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8))))),
         ] {
             let text = serde_json::to_string(&link).expect("JSON");
             assert_eq!(serde_json::from_str::<Link>(&text).expect("a link"), link, "{text}");
