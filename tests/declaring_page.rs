@@ -18,7 +18,7 @@ fn the_page_on_manifests_does_what_it_says() {
     let told = run().out();
     let page = std::fs::read_to_string(file("docs/declaring.md")).unwrap();
     let shown = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
-    assert_eq!(told.replace(&project.path(), "/home/me/p"), format!("{shown}env/box created\n"));
+    assert_eq!(told.replace(project.path(), "/home/me/p"), format!("{shown}env/box created\n"));
     assert_eq!(run().out(), "env/box labelled\nNAME   CPUS\nbox    0.5\nbox\n");
     let told = run().out();
     assert!(told.starts_with("env/box configured\nenv/other would be created\n"), "{told}");

@@ -6,7 +6,7 @@ use crate::world::{self, BoxFiles, Epics, GuestProbe, RunnerState, Runners, Worl
 use async_trait::async_trait;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{FlowSpec, Run, RunSpec};
-use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::rest::Effect;
 use hmz_api::{Error, Resource};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
@@ -155,5 +155,9 @@ struct NoEpics;
 impl Epics for NoEpics {
     async fn open(&self, run: &Resource<Run>, _: &str) -> Result<String, Error> {
         Ok(format!("{TO_BE}{}", run.metadata.uid.unwrap_or_default()))
+    }
+
+    async fn tell(&self, _: &str, _: &Told) -> Result<(), Error> {
+        Ok(())
     }
 }
