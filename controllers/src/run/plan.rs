@@ -15,12 +15,15 @@ use hmz_api::journal::Outcome;
 use hmz_api::kinds::condition::{
     ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, READY, RUNNING, SCHEDULED,
 };
-use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, FlowSpec, RestartPolicy, RoleStatus, Run, RunStatus};
+use hmz_api::kinds::{
+    Admission, BoxedAgent, Environment, EnvironmentSpec, FlowSpec, Harness, RestartPolicy, RoleStatus, Run, RunStatus,
+    Step as FlowStep,
+};
 use hmz_api::launch::{CallerContext, RunLaunch};
 use hmz_api::{Backend, Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{Target, Want};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long a runner that was asked to end may take until it is killed.
@@ -67,6 +70,8 @@ pub struct Observed {
     pub lost: Vec<String>,
     /// What the verb passed along.
     pub caller: CallerContext,
+    /// Agent role → what a box needs to run its CLI there, where it needs something.
+    pub boxed: BTreeMap<String, BoxedAgent>,
 }
 
 /// What is to be written and then done.
@@ -332,6 +337,10 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         complete(run, how, &message, now);
         return Step::Again;
     }
+    if let Some((role, env)) = roles.iter().zip(&gang).find(|(_, e)| no_harness(e).is_some()) {
+        let error = refusal::to_local(run, role, env.status.used.as_ref(), &no_harness(env).unwrap_or_default(), seen);
+        return refuse(run, &error, now);
+    }
     if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
         return admit(run, &gang, seen);
     }
@@ -353,10 +362,16 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         agents: run.spec.agents.clone(),
         envs: run.spec.environments.iter().map(|(role, request)| (role.clone(), request.as_given())).collect(),
         boxes,
+        harnesses: roles.iter().zip(&gang).map(|(role, e)| (role.clone(), harness_of(e))).collect(),
         params: run.spec.params.clone(),
         epic,
         caller: seen.caller.clone(),
     }))
+}
+
+/// Where the CLIs of the agents that work in an environment run.
+fn harness_of(env: &Resource<Environment>) -> Harness {
+    env.status.harness.clone().unwrap_or(Harness::Local)
 }
 
 /// A role's environment, as it is to be made.
@@ -388,10 +403,20 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
     // what names derive from is in the store before anything is asked of a daemon
     env.status.incarnation = 1;
     env.status.used = Some(place.runtime);
+    let agents: BTreeSet<&String> = flow.steps.iter().filter_map(|step| works_in(step, role)).collect();
+    env.status.agents = agents.into_iter().filter_map(|agent| seen.boxed.get(agent).cloned()).collect();
     let local = seen.caller.docker_endpoint.as_deref();
     env.status.endpoint = runtime.and_then(|r| known_endpoint(&r.spec, local));
     outcome::set(&mut env, SCHEDULED, False, "Pending", "", seen.now);
     Some(env)
+}
+
+/// The agent role of a step that is a turn in an environment role.
+fn works_in<'a>(step: &'a FlowStep, role: &str) -> Option<&'a String> {
+    match step {
+        FlowStep::Turn { agent, environment, .. } if environment == role => Some(agent),
+        _ => None,
+    }
 }
 
 /// `~` and `~/…` under the home of whoever asked.
@@ -417,6 +442,12 @@ fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
         let refused = conditions.get(kind).filter(|c| c.status == False && c.reason == outcome::REFUSED)?;
         Some((Outcome::Refused, refused.message.clone()))
     })
+}
+
+/// Why the CLI of an agent cannot run in the box of an environment, if so.
+fn no_harness(env: &Resource<Environment>) -> Option<String> {
+    let refused = env.status.conditions.get(CREATED).filter(|c| c.status == False && c.reason == outcome::NO_HARNESS)?;
+    Some(refused.message.clone())
 }
 
 /// Its gang is to be admitted, or goes on waiting.

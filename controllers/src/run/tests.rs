@@ -160,6 +160,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         taken: Vec::new(),
         runner: None,
         lost: Vec::new(),
+        boxed: BTreeMap::new(),
         caller: CallerContext { docker_endpoint: Some("unix:///d.sock".into()), ..CallerContext::default() },
     }
 }

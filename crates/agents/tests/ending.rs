@@ -6,8 +6,7 @@ mod support;
 use async_trait::async_trait;
 use hmz_agents::claude::Claude;
 use hmz_agents::script::Script;
-use hmz_agents::{Agent, Grace, Installed, Launcher, Started, TurnEnd};
-use hmz_anchor::SupervisorConfig;
+use hmz_agents::{Agent, Grace, Installed, Launch, Launcher, Started, TurnEnd};
 use hmz_api::Error;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ struct Impatient;
 
 #[async_trait]
 impl Launcher for Impatient {
-    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
-        Bare.launch(config).await
+    async fn launch(&self, what: &Launch) -> Result<Started, Error> {
+        Bare.launch(what).await
     }
 
     fn grace(&self) -> Grace {

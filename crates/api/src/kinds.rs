@@ -7,7 +7,7 @@ mod run;
 mod runtime;
 
 pub use any::AnyResource;
-pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
+pub use environment::{BoxedAgent, Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
 pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowParam, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
 pub use runtime::{

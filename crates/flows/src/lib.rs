@@ -10,5 +10,5 @@ pub mod journal;
 pub mod runner;
 mod template;
 
-pub use check::{check, check_agents, roles};
+pub use check::{boxed, check, check_agents, is_here, roles};
 pub use find::{Found, Listing, find, list};

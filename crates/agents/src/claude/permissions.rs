@@ -31,6 +31,8 @@ pub(super) enum Answer {
 /// Where a session's files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Places {
+    /// Whether claude runs in the box. There its file tools see what its commands see, and so may read as they may.
+    pub(super) boxed: bool,
     pub(super) workdir: PathBuf,
     pub(super) scratch: PathBuf,
     /// Where claude keeps long outputs of this session, to read them again.
@@ -90,6 +92,7 @@ pub(super) fn answer(question: &Question, places: &Places) -> Answer {
             Some(path) => writes(path, places),
             None => Answer::Deny(format!("{tool} names no {key}")),
         },
+        Some(Rule::Reads(_)) if places.boxed => Answer::Allow,
         Some(Rule::Reads(key)) => match named(key) {
             Some(path) => reads(path, places),
             // without a path it looks in the workdir
@@ -159,7 +162,7 @@ mod tests {
         symlink(root.join("home"), root.join("w/link")).unwrap();
         symlink(root.join("home/.bashrc"), root.join("w/rc")).unwrap();
         symlink(root.join("w/.git/hooks"), root.join("w/h")).unwrap();
-        let places = Places { workdir: root.join("w"), scratch: root.join("s"), results: vec![root.join("r")] };
+        let places = Places { boxed: false, workdir: root.join("w"), scratch: root.join("s"), results: vec![root.join("r")] };
         World { _dir: dir, root, places }
     }
 
@@ -222,6 +225,19 @@ mod tests {
         for path in ["/etc/os-release", "ROOT/home/.bashrc", "ROOT/w/rc"] {
             assert!(!ask(&world, "Read", "file_path", path), "{path}");
         }
+    }
+
+    #[test]
+    fn in_a_box_it_reads_what_is_there_and_writes_no_more() {
+        let mut world = world();
+        world.places.boxed = true;
+        for path in ["ROOT/w/x", "/etc/os-release", "ROOT/w/rc"] {
+            assert!(ask(&world, "Read", "file_path", path), "{path}");
+        }
+        for path in ["/etc/passwd", "ROOT/home/.bashrc", ".git/hooks/pre-commit", ".claude/settings.json"] {
+            assert!(!ask(&world, "Write", "file_path", path), "{path}");
+        }
+        assert!(ask(&world, "Write", "file_path", "ROOT/w/a.txt"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::container::{docker, eventually};
 use hmz_api::journal::{Event, Outcome, Record};
-use hmz_api::kinds::{Budget, FlowSpec, RunParams};
+use hmz_api::kinds::{Budget, FlowSpec, Harness, RunParams};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,11 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// One whose container is made with these arguments besides.
+    pub fn with(besides: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-flows-").tempdir_in("/var/tmp").expect("a directory");
         let sub = |name: &str| {
             let path = dir.path().join(name);
@@ -32,7 +37,10 @@ impl World {
         let exe = std::env::current_exe().expect("our path");
         let mount = |from: &str, to: &str| format!("{from}:{to}");
         let name = format!("hmz-test-flows-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
-        let container = docker(&[
+        let binary = format!("{}:/.hmz/hmz:ro", exe.display());
+        let (work_mount, scratch_mount) = (mount(&workdir, &workdir), mount(&scratch, &scratch));
+        let run_mount = mount(&run, "/.hmz/run");
+        let mut words = vec![
             "run",
             "-d",
             "--name",
@@ -48,13 +56,16 @@ impl World {
             "-e",
             "USER=worker",
             "-v",
-            &mount(&workdir, &workdir),
+            &work_mount,
             "-v",
-            &mount(&scratch, &scratch),
+            &scratch_mount,
             "-v",
-            &mount(&run, "/.hmz/run"),
+            &run_mount,
             "-v",
-            &format!("{}:/.hmz/hmz:ro", exe.display()),
+            &binary,
+        ];
+        words.extend(besides);
+        words.extend([
             "--entrypoint",
             "/.hmz/hmz",
             "python:3.12-slim",
@@ -64,6 +75,7 @@ impl World {
             "--lease",
             "600",
         ]);
+        let container = docker(&words);
         let socket = format!("{run}/g.sock");
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
         let link = hmz_api::link::Link::Direct { socket: socket.clone(), pid };
@@ -109,6 +121,7 @@ impl World {
             agents: flow.agents.keys().map(|role| (role.clone(), agent.parse().unwrap())).collect(),
             envs: flow.environments.keys().map(|role| (role.clone(), "docker@here/w".to_owned())).collect(),
             boxes: flow.environments.keys().map(|role| (role.clone(), self.place.clone())).collect(),
+            harnesses: flow.environments.keys().map(|role| (role.clone(), Harness::Local)).collect(),
             flow,
             params: RunParams { budget: Budget::default(), own: serde_json::Map::new() },
             epic: self.path("epic").display().to_string(),
