@@ -3,7 +3,7 @@
 use crate::placement::Placed;
 use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
-use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
+use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, NO_HARNESS, READY, SCHEDULED};
 use hmz_api::kinds::{Environment, Harness, PassedFor, PassedOver, Share};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::Timestamp;
@@ -14,8 +14,6 @@ pub const REFUSED: &str = "Refused";
 pub const RELEASED: &str = "Released";
 /// Reason: its share was lost before its box was there; it is asked for again.
 pub const LOST: &str = "Lost";
-/// Reason: the CLI of an agent cannot run in its box, where its runtime says that it does.
-pub const NO_HARNESS: &str = "NoHarness";
 /// Reason: the runtime that held it refused the image or the start; the next one is asked.
 pub const PASSED_OVER: &str = "PassedOver";
 /// Reason: there is no room at the moment.

@@ -6,6 +6,7 @@ use super::{FINALIZER, ROLE_LABEL};
 use crate::placement::Place;
 use crate::target::Saved;
 use hmz_api::condition::ConditionStatus::False;
+use hmz_api::kinds::condition::NO_HARNESS;
 use hmz_api::kinds::{
     BoxedAgent, Endpoint, Environment, EnvironmentSpec, Harness, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share,
 };
@@ -425,7 +426,7 @@ fn a_box_without_an_agents_program_is_refused_in_the_words_of_its_harness() {
     let mut env = about_to_start();
     outcome::start_failed(&mut env, &DriverError::NoProgram { program: "claude".into(), image: "busybox".into() }, at(3));
     let created = env.status.conditions.get("Created").unwrap();
-    assert_eq!((created.status, created.reason.as_str()), (False, outcome::NO_HARNESS));
+    assert_eq!((created.status, created.reason.as_str()), (False, NO_HARNESS));
     assert_eq!(
         created.message,
         "docker@here: claude's harness cannot run where its harness setting (env) says: claude is not installed on docker@here: npm \

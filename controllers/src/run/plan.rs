@@ -13,7 +13,7 @@ use crate::{ABANDON, CANCEL};
 use hmz_api::condition::ConditionStatus::{False, True};
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::condition::{
-    ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, READY, RUNNING, SCHEDULED,
+    ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, NO_HARNESS, READY, RUNNING, SCHEDULED,
 };
 use hmz_api::kinds::{
     Admission, BoxedAgent, Environment, EnvironmentSpec, FlowSpec, Harness, RestartPolicy, RoleStatus, Run, RunStatus,
@@ -446,7 +446,7 @@ fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
 
 /// Why the CLI of an agent cannot run in the box of an environment, if so.
 fn no_harness(env: &Resource<Environment>) -> Option<String> {
-    let refused = env.status.conditions.get(CREATED).filter(|c| c.status == False && c.reason == outcome::NO_HARNESS)?;
+    let refused = env.status.conditions.get(CREATED).filter(|c| c.status == False && c.reason == NO_HARNESS)?;
     Some(refused.message.clone())
 }
 

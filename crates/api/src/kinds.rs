@@ -20,6 +20,8 @@ pub mod condition {
     pub const SCHEDULED: &str = "Scheduled";
     /// Reason of [`SCHEDULED`]: another runtime than the one that was named holds the share; the message says why and which.
     pub const FELL_BACK: &str = "FellBack";
+    /// Reason of `Created`: the CLI of an agent cannot run in the box, where the box's runtime says that it does.
+    pub const NO_HARNESS: &str = "NoHarness";
     /// Environment: the image is on the daemon.
     pub const IMAGE_READY: &str = "ImageReady";
     /// Environment: the box was created and started.
