@@ -45,7 +45,7 @@ async fn one_that_is_there_is_found_behind_links_and_by_the_boxes_own_path() {
         let refused = driver.start(&c.target, &spec).await.unwrap_err();
         assert_eq!(refused, DriverError::NoProgram { program: missing.into(), image: image.0.clone() });
     }
-    assert_eq!(c.left(), [started.id.clone()]);
+    assert_eq!(c.left(), std::slice::from_ref(&started.id));
     docker(&["rm", "-f", &started.id]);
 }
 

@@ -43,21 +43,11 @@ pub fn roles<'a>(
     Ok(())
 }
 
-/// Whether the steps of a flow hold together, and each agent can do as it is told; those whose roles are in `here` run here
-/// and have to be installed. Starts nothing.
+/// Whether the steps of a flow hold together. Starts nothing.
 ///
 /// # Errors
 /// A refusal.
-pub fn check(
-    name: &str,
-    flow: &FlowSpec,
-    task: &str,
-    agents: &BTreeMap<String, AgentSpec>,
-    params: &RunParams,
-    caller: &CallerContext,
-    here: &BTreeSet<String>,
-    exe: &Path,
-) -> Result<(), Error> {
+pub fn check(name: &str, flow: &FlowSpec, task: &str, params: &RunParams) -> Result<(), Error> {
     if flow.steps.is_empty() {
         return Err(Error::refused(format!("{name} has no steps")));
     }
@@ -92,7 +82,7 @@ pub fn check(
         }
         ids.extend(id.as_deref());
     }
-    check_agents(agents, caller, here, exe)
+    Ok(())
 }
 
 /// Whether each agent can do as it is told, and those whose roles are in `here` are installed here. Starts nothing.
@@ -174,8 +164,9 @@ mod tests {
             docker_endpoint: None,
         };
         let say = |flow: &FlowSpec, a: &str| {
-            let here = agents(a).into_keys().collect();
-            check("boxed", flow, "task", &agents(a), &RunParams::default(), &caller, &here, Path::new("/hmz"))
+            let (agents, here) = (agents(a), agents(a).into_keys().collect());
+            check("boxed", flow, "task", &RunParams::default())
+                .and_then(|()| check_agents(&agents, &caller, &here, Path::new("/hmz")))
                 .map_err(|e| e.message.replace(&caller.cwd, "DIR"))
         };
         assert_eq!(say(&boxed(), "coder=script/s.yaml"), Ok(()));

@@ -219,7 +219,8 @@ fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, E
         return Err(Error::refused(format!("{agent}: its harness cannot run on {harness}: a fence cannot hold it there")));
     }
     let here = here(launch);
-    check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.agents, &launch.params, &launch.caller, &here, exe)?;
+    check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.params)?;
+    check::check_agents(&launch.agents, &launch.caller, &here, exe)?;
     let player = |(role, spec): (&String, &hmz_api::grammar::AgentSpec)| {
         let agent = of_cli(&spec.cli, exe)?;
         let installed = here.contains(role).then(|| agent.check(&launch.caller)).transpose()?;

@@ -125,7 +125,8 @@ struct Runners {
 #[async_trait]
 impl hmz_controllers::Runners for Runners {
     async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext, here: &BTreeSet<String>) -> Result<(), Error> {
-        hmz_flows::check(&run.flow, flow, &run.task, &run.agents, &run.params, caller, here, &self.executable)
+        hmz_flows::check(&run.flow, flow, &run.task, &run.params)?;
+        hmz_flows::check_agents(&run.agents, caller, here, &self.executable)
     }
 
     async fn is_here(&self, agent: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
