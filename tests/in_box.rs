@@ -10,6 +10,7 @@ use provider::script::{Step, bash, edit, read};
 use rustix::process::Signal;
 use std::os::unix::fs::MetadataExt;
 use support::command::Invocation;
+use support::document::shell_blocks;
 use support::home::TestHome;
 use support::processes::{self, Process};
 use support::project::{BUGGY, Project};
@@ -169,6 +170,18 @@ fn the_built_in_agent_is_in_every_box() {
     assert!(host.len() == 12 && host.bytes().all(|b| b.is_ascii_hexdigit()), "{said}");
     assert_eq!(comm, "hmz", "the agent is in the box too: {said}");
     assert!(done.out().contains("it ran in busybox") && done.out().contains(PLACED), "{done}");
+    home.assert_nothing_left(&[]);
+}
+
+#[test]
+fn the_page_on_harnesses_does_what_it_says() {
+    let home = TestHome::new();
+    home.settings("runtimes: {}\n");
+    let project = home.project("p");
+    let blocks = shell_blocks("docs/harness.md");
+    let [block] = blocks.as_slice() else { panic!("nothing here knows how to check these blocks: {blocks:?}") };
+    let done = home.shell(&block.text).cwd(project.dir()).run().ok().says(PLACED).says("● Bash(hostname)");
+    assert_eq!(done.out(), "I live in the box.\n");
     home.assert_nothing_left(&[]);
 }
 

@@ -333,13 +333,9 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     let gang: Vec<&Resource<Environment>> =
         roles.iter().filter_map(|role| seen.owned.get(&environment_name(run.name(), role))).collect();
-    if let Some((how, message)) = gang.iter().find_map(|e| failure(e)) {
+    if let Some((how, message)) = gang.iter().find_map(|e| failure(run, e, seen)) {
         complete(run, how, &message, now);
         return Step::Again;
-    }
-    if let Some((role, env)) = roles.iter().zip(&gang).find(|(_, e)| no_harness(e).is_some()) {
-        let error = refusal::to_local(run, role, env.status.used.as_ref(), &no_harness(env).unwrap_or_default(), seen);
-        return refuse(run, &error, now);
     }
     if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
         return admit(run, &gang, seen);
@@ -362,16 +358,19 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         agents: run.spec.agents.clone(),
         envs: run.spec.environments.iter().map(|(role, request)| (role.clone(), request.as_given())).collect(),
         boxes,
-        harnesses: roles.iter().zip(&gang).map(|(role, e)| (role.clone(), harness_of(e))).collect(),
+        harnesses: roles.iter().zip(&gang).map(|(role, e)| (role.clone(), harness_of(e, seen))).collect(),
         params: run.spec.params.clone(),
         epic,
         caller: seen.caller.clone(),
     }))
 }
 
-/// Where the CLIs of the agents that work in an environment run.
-fn harness_of(env: &Resource<Environment>) -> Harness {
-    env.status.harness.clone().unwrap_or(Harness::Local)
+/// Where the CLIs of the agents that work in an environment run: where its box was made for, else where the runtime that
+/// holds its share says.
+fn harness_of(env: &Resource<Environment>, seen: &Observed) -> Harness {
+    let places = seen.places.get(&env.metadata.name).into_iter().flatten();
+    let place = places.into_iter().find(|place| Some(&place.runtime) == env.status.used.as_ref());
+    env.status.harness.clone().or_else(|| place.map(|place| place.spec.harness.clone())).unwrap_or_default()
 }
 
 /// A role's environment, as it is to be made.
@@ -428,7 +427,7 @@ pub fn under(dir: &str, home: Option<&str>) -> String {
 }
 
 /// Why an environment will not become ready.
-fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
+fn failure(run: &Resource<Run>, env: &Resource<Environment>, seen: &Observed) -> Option<(Outcome, String)> {
     let conditions = &env.status.conditions;
     let role = env.metadata.labels.get(ROLE_LABEL).unwrap_or(&env.metadata.name);
     if env.metadata.is_deleting() {
@@ -438,16 +437,14 @@ fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
         let why = conditions.get(CREATED).map(|c| c.message.clone()).unwrap_or_default();
         return Some((Outcome::Failed, format!("'{role}' did not come up: {why}")));
     }
+    if let Some(created) = conditions.get(CREATED).filter(|c| c.status == False && c.reason == NO_HARNESS) {
+        let error = refusal::to_local(run, role, env.status.used.as_ref(), &created.message, seen);
+        return Some((Outcome::Refused, refusal::message(&error)));
+    }
     [SCHEDULED, IMAGE_READY, CREATED].into_iter().find_map(|kind| {
         let refused = conditions.get(kind).filter(|c| c.status == False && c.reason == outcome::REFUSED)?;
         Some((Outcome::Refused, refused.message.clone()))
     })
-}
-
-/// Why the CLI of an agent cannot run in the box of an environment, if so.
-fn no_harness(env: &Resource<Environment>) -> Option<String> {
-    let refused = env.status.conditions.get(CREATED).filter(|c| c.status == False && c.reason == NO_HARNESS)?;
-    Some(refused.message.clone())
 }
 
 /// Its gang is to be admitted, or goes on waiting.

@@ -219,6 +219,7 @@ fn the_way_of_a_run() {
     outcome::pulled(&mut up, at(3));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
     up.status.workdir = Some("/w".into());
+    up.status.harness = Some(Harness::Local);
     outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, daemon: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
