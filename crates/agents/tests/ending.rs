@@ -42,6 +42,8 @@ async fn interrupted(agent: &dyn Agent, prompt: &str, script: &str) {
     let installed = Installed { program: program.clone(), directories: Vec::new(), executables: vec![program], version: None };
     let mut start = world.start_of(installed, world.caller("/usr/bin:/bin"), None);
     start.launcher = Arc::new(Impatient);
+    // what the built-in agent is told to play, of which the program takes no notice
+    std::fs::write(std::path::Path::new(&start.caller.cwd).join(&start.spec.model), "- say: x\n").unwrap();
     let mut session = agent.session(start).await.unwrap();
     let stop = CancellationToken::new();
     let cancel = async {
