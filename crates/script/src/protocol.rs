@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// To the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Ask {
     /// First of all: what it plays.
     Begin {

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use hmz_anchor::{BoxedConfig, SupervisorConfig};
 use hmz_api::Error;
 use hmz_api::journal::Event;
+use hmz_api::link::Link;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tokio::task::JoinHandle;
@@ -105,8 +106,10 @@ impl ClaudeSession {
 
     fn places(&self) -> Places {
         let project = self.project();
+        let boxed = matches!(self.start.seat, Seat::Boxed(_));
         Places {
-            boxed: matches!(self.start.seat, Seat::Boxed(_)),
+            boxed,
+            elsewhere: boxed && matches!(self.start.place.link, Link::Stream(_)),
             workdir: PathBuf::from(&self.start.place.workdir),
             scratch: scratch(&self.start.place, &self.id),
             results: vec![project.join(&self.id), project.join("tool-results")],

@@ -23,7 +23,8 @@ pub const TESTS: &[crate::Test] = &[
 ];
 
 pub const OWN: &[crate::OwnBox] = &[
-    ("claude_lives_in_the_box_and_its_files_are_there", claude_works),
+    ("claude_lives_in_the_box_and_its_files_are_there", || claude_works(World::with)),
+    ("over_a_stream_claude_lives_in_the_box_and_its_files_are_there", || claude_works(World::far)),
     ("claude_in_the_box_gets_no_key_of_the_users", claude_keys),
     ("claude_in_the_box_is_asked_for_permissions", claude_permissions),
     ("a_spent_budget_interrupts_claude_in_the_box", claude_interrupted),
@@ -174,6 +175,11 @@ fn needs_nothing(world: &World) {
 
 /// A box with claude, which reaches the provider on loopback.
 fn with_claude(provider: &Provider) -> World {
+    with_claude_in(provider, World::with)
+}
+
+/// The same, made by `make` from the arguments of its container.
+fn with_claude_in(provider: &Provider, make: fn(&[&str]) -> World) -> World {
     let program = agent::claude().canonicalize().unwrap();
     let mount = format!("{}:/usr/local/bin/claude:ro", program.display());
     let variables: Vec<String> =
@@ -182,7 +188,7 @@ fn with_claude(provider: &Provider) -> World {
     for variable in &variables {
         words.extend(["-e", variable]);
     }
-    World::with(&words)
+    make(&words)
 }
 
 fn claude(world: &World, flow: &str, script: &str) -> RunLaunch {
@@ -193,7 +199,7 @@ fn claude(world: &World, flow: &str, script: &str) -> RunLaunch {
     launch
 }
 
-fn claude_works() {
+fn claude_works(make: fn(&[&str]) -> World) {
     let provider = Provider::start().script(
         "fix",
         [
@@ -207,7 +213,7 @@ fn claude_works() {
             Step::say("Fixed add()."),
         ],
     );
-    let world = with_claude(&provider);
+    let world = with_claude_in(&provider, make);
     std::fs::write(world.work("calc.py"), "def add(a, b):\n    return a - b\n").unwrap();
     let ended = world.run(&claude(&world, BOXED, "fix"));
     assert_eq!(ended.outcome(), (Outcome::Succeeded, ""), "{ended:?}");

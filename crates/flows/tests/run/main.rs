@@ -31,6 +31,8 @@ type OwnBox = (&'static str, fn());
 #[derive(Clone, Copy)]
 enum Given {
     Box(fn(&world::World)),
+    /// A box that is reached over a stream alone.
+    Far(fn(&world::World)),
     Nothing(fn()),
 }
 
@@ -46,9 +48,12 @@ fn main() -> ExitCode {
     }
     let given = [script::TESTS, claude::TESTS, boxed::TESTS].concat().into_iter().map(|(name, test)| (name, Given::Box(test)));
     let own = boxed::OWN.iter().map(|(name, test)| (*name, Given::Nothing(*test)));
-    let tests: Vec<_> = given.chain(own).collect();
+    // each name is made once, and is needed to the end
+    let far = boxed::TESTS.iter().map(|(name, test)| (&*format!("over_a_stream_{name}").leak(), Given::Far(*test)));
+    let tests: Vec<_> = given.chain(own).chain(far).collect();
     listed::main(&tests, |test| match test {
         Given::Box(test) => test(&world::World::new()),
+        Given::Far(test) => test(&world::World::far(&[])),
         Given::Nothing(test) => test(),
     })
 }

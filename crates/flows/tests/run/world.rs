@@ -4,12 +4,20 @@ use crate::container::{docker, eventually};
 use hmz_api::journal::{Event, Outcome, Record};
 use hmz_api::kinds::{Budget, FlowSpec, Harness, RunParams};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+/// `docker exec -i` of the relay; a loaded machine has to lose nothing.
+fn stream(container: &str) -> Link {
+    let endpoint = std::env::var("HMZ_TEST_DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+    let dial = Dial::Engine { endpoint, container: container.to_owned(), argv: hmz_wire::relay_argv() };
+    Link::Stream(StreamLink { window_ms: 20_000, ..StreamLink::new(dial, LinkKey::new([7; 32])) })
+}
 
 pub struct World {
     pub place: BoxAddress,
@@ -24,6 +32,15 @@ impl World {
 
     /// One whose container is made with these arguments besides.
     pub fn with(besides: &[&str]) -> Self {
+        Self::make(besides, false)
+    }
+
+    /// One that is reached over a stream alone, and shares the workdir and nothing else.
+    pub fn far(besides: &[&str]) -> Self {
+        Self::make(besides, true)
+    }
+
+    fn make(besides: &[&str], far: bool) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-flows-").tempdir_in("/var/tmp").expect("a directory");
         let sub = |name: &str| {
             let path = dir.path().join(name);
@@ -58,12 +75,13 @@ impl World {
             "-v",
             &work_mount,
             "-v",
-            &scratch_mount,
-            "-v",
-            &run_mount,
-            "-v",
             &binary,
         ];
+        if far {
+            words.extend(["--tmpfs", &scratch, "--tmpfs", "/.hmz/run"]);
+        } else {
+            words.extend(["-v", &scratch_mount, "-v", &run_mount]);
+        }
         words.extend(besides);
         words.extend([
             "--entrypoint",
@@ -75,10 +93,13 @@ impl World {
             "--lease",
             "600",
         ]);
+        if far {
+            words.push("--channel");
+        }
         let container = docker(&words);
-        let socket = format!("{run}/g.sock");
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let link = hmz_api::link::Link::Direct { socket: socket.clone(), pid };
+        let socket = if far { format!("/proc/{pid}/root/.hmz/run/g.sock") } else { format!("{run}/g.sock") };
+        let link = if far { stream(&container) } else { Link::Direct { socket: socket.clone(), pid } };
         let place = BoxAddress { environment: "box".into(), used: "docker:here".into(), link, workdir, scratch };
         let world = Self { place, container, dir };
         eventually("the guest's socket", || Path::new(&socket).exists());
