@@ -2,6 +2,7 @@
 
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::RuntimeRef;
+use hmz_api::way::Reach;
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -109,6 +110,8 @@ pub struct BoxSpec {
     pub lease: Option<Duration>,
     /// The files it is given of ours.
     pub guest: GuestFiles,
+    /// Programs that have to be on its PATH; without one of them it is not started.
+    pub programs: Vec<String>,
 }
 
 /// A box that runs.
@@ -120,8 +123,8 @@ pub struct Started {
     pub name: String,
     /// Its pid 1 as its daemon's machine sees it.
     pub pid: i32,
-    /// A socket here that leads to its daemon, as `unix:///PATH`, when that is another machine: the only way to its guest.
-    pub daemon: Option<String>,
+    /// How its guest is reached, when that is not by the socket in the directory it was given.
+    pub reach: Option<Reach>,
 }
 
 /// What a container of ours is for.

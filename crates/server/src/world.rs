@@ -10,14 +10,15 @@ use crate::serve::Config;
 use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::kinds::{FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
+use hmz_api::grammar::AgentSpec;
+use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
-use hmz_controllers::{InUse, RunnerState, World};
+use hmz_controllers::{Carrier, InUse, RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -49,6 +50,7 @@ pub(crate) fn build(
         drivers: BTreeMap::from([(Backend::Docker, docker)]),
         clock: Arc::clone(&clock),
         seed: Uuid::new_v4().as_u64_pair().0,
+        carrier: Carrier::new(crate::secret::secret(paths)?, &config.env),
         instance,
         runners: Arc::new(Runners { processes: Arc::clone(&runners), executable }),
         files: Arc::new(BoxFiles { files, guarded: Guarded::new(paths, config.env.get("HOME").map(PathBuf::from)), clock }),
@@ -79,7 +81,6 @@ pub(crate) fn identity(
         docker_config_dir: config_dir(env).unwrap_or_default(),
         sockets,
         hosts,
-        elsewhere: false,
         clock,
     }
 }
@@ -123,8 +124,17 @@ struct Runners {
 
 #[async_trait]
 impl hmz_controllers::Runners for Runners {
-    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
-        hmz_flows::check(&run.flow, flow, &run.task, &run.agents, &run.params, caller, &self.executable)
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext, here: &BTreeSet<String>) -> Result<(), Error> {
+        hmz_flows::check(&run.flow, flow, &run.task, &run.params)?;
+        hmz_flows::check_agents(&run.agents, caller, here, &self.executable)
+    }
+
+    async fn is_here(&self, agent: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
+        hmz_flows::is_here(agent, caller, &self.executable)
+    }
+
+    fn boxed(&self, agent: &AgentSpec) -> Option<BoxedAgent> {
+        hmz_flows::boxed(agent, &self.executable)
     }
 
     async fn start(&self, launch: RunLaunch) -> Result<String, Error> {

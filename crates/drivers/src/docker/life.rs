@@ -4,11 +4,13 @@ use super::api::{Fault, encoded};
 use super::labels::Listed;
 use super::session::Session;
 use super::site::{self, Site};
-use super::{account, admission, container, gpus, image, names};
+use super::way::Way;
+use super::{account, admission, container, gpus, image, names, programs};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use hmz_api::failpoint;
+use hmz_api::way::Reach;
 use serde_json::Value;
 
 /// How often the name may turn out to be taken by something that is then gone.
@@ -53,6 +55,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
                 _ if there.runs() => *adopted = true,
                 "created" => {
                     let site = site::find(session, spec).await?;
+                    has_programs(session, spec, &there.id).await?;
                     account::write(session, &there.id, site.user).await?;
                     run(session, spec, &there.id).await?;
                 }
@@ -69,12 +72,14 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         let site = site::find(session, spec).await?;
         let Some(id) = create(session, spec, &site, &name).await? else { continue };
         failpoint::pass("docker.created");
-        let (held, written) = tokio::join!(session.of_key(&spec.key), account::write(session, &id, site.user));
+        let (held, written, has) =
+            tokio::join!(session.of_key(&spec.key), account::write(session, &id, site.user), has_programs(session, spec, &id));
         // from here on the box itself counts; before, its hold has to have counted
         let (listed, now) = held?;
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
             return Err(admission::aged_out(session, &spec.key));
         }
+        has?;
         written?;
         // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
         let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
@@ -104,6 +109,14 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
     }
 }
 
+/// Sees that the programs that were asked for are there, before anything runs.
+async fn has_programs(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
+    match programs::missing(session, id, &spec.programs).await? {
+        None => Ok(()),
+        Some(program) => Err(DriverError::NoProgram { program, image: spec.image.clone() }),
+    }
+}
+
 async fn run(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
     match session.api.post(&format!("/containers/{id}/start"), None).await {
         Ok(_) => Ok(()),
@@ -115,16 +128,20 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
     let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
     match state(&raw) {
         BoxState::Running(pid) if pid > 0 => {
-            let daemon = if session.is_here().await? {
-                None
-            } else {
-                let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;
-                Some(format!("unix://{}", socket.display()))
-            };
-            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, daemon }))
+            let reach = if session.is_here().await? { None } else { Some(reach(session, hmz_wire::relay_argv()).await?) };
+            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, reach }))
         }
         _ => Ok(None),
     }
+}
+
+/// How a box on the daemon is reached by an exec of `argv`.
+async fn reach(session: &Session<'_>, argv: Vec<String>) -> Result<Reach, DriverError> {
+    let near = match &session.way {
+        Way::Unix(_) => None,
+        _ => Some(session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?),
+    };
+    Ok(Reach { way: session.way.clone(), near, argv })
 }
 
 fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {

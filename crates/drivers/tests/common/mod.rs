@@ -48,7 +48,6 @@ impl Corner {
             docker_config_dir: self.dir.path().join("docker-config"),
             sockets: self.dir.path().join("d"),
             hosts: Arc::new(hmz_drivers::docker::NoHosts),
-            elsewhere: true,
             clock: Arc::new(SystemClock),
         }
     }
@@ -84,6 +83,7 @@ impl Corner {
                 socket_dir: self.dir.path().join("sock"),
                 scratch: self.dir.path().join("scratch"),
             },
+            programs: Vec::new(),
         }
     }
 
