@@ -28,6 +28,7 @@ fn main() -> ExitCode {
             Some("proxy") => return hmz_anchor::proxy::main(),
             Some("script-agent") => return hmz_agents::script::main(args),
             Some("runner") => return daemon::runner(),
+            Some("carry") => return hmz_drivers::docker::carry(),
             _ => {}
         }
     }

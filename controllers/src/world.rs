@@ -1,11 +1,12 @@
 //! Everything the controllers are given. They reach nothing else: no file, no process, no clock of the machine.
 
+use crate::environment::address::Carrier;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec, RuntimeSpec};
-use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
@@ -26,6 +27,8 @@ pub struct World {
     pub clock: SharedClock,
     /// The random id of this HMZ_HOME, which every box of ours carries.
     pub instance: String,
+    /// What it knows of the ways to its boxes.
+    pub carrier: Carrier,
     /// Where the jitter of delays begins; anything, and the same one in a simulation that is replayed.
     pub seed: u64,
     /// Runner processes.
@@ -161,6 +164,9 @@ pub trait Flows: Send + Sync + 'static {
 pub trait Epics: Send + Sync + 'static {
     /// Makes the directory of a run's journal and returns it. Idempotent by the run's uid.
     async fn open(&self, run: &Resource<Run>, cwd: &str) -> Result<String, Error>;
+
+    /// Writes what became of a run's boxes beside its journal, whole or not at all. Again is no error.
+    async fn tell(&self, epic: &str, told: &Told) -> Result<(), Error>;
 }
 
 /// settings.yaml, as far as controllers care.

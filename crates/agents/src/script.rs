@@ -71,7 +71,7 @@ impl Agent for Script {
     }
 
     fn policy(&self, installed: &Installed) -> ExecPolicy {
-        ExecPolicy { own: installed.executables.clone(), listings: Vec::new() }
+        ExecPolicy { own: installed.executables.clone(), listings: Vec::new(), leaves: Vec::new() }
     }
 
     fn fence(&self, start: &SessionStart, installed: &Installed, session: &str) -> CliFence {

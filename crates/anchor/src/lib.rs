@@ -19,6 +19,7 @@ mod policy;
 pub mod proxy;
 mod pump;
 mod session;
+pub mod shared;
 mod supervisor;
 mod sys;
 mod tree;

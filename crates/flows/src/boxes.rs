@@ -1,9 +1,11 @@
 //! The boxes of a run: a connection to each, held for the whole run, which is what keeps a box alive.
 
 use hmz_api::Error;
+use hmz_api::journal::Outcome;
 use hmz_api::launch::BoxAddress;
-use hmz_wire::Client;
+use hmz_wire::{Client, ClientError};
 use std::collections::BTreeMap;
+use std::path::Path;
 use tokio::sync::mpsc;
 
 /// A box and the connection that keeps it.
@@ -55,6 +57,26 @@ impl Boxes {
         }
     }
 
+    /// Whether a CLI that runs here can work in the directory of a role's box: on this kernel they are one, and elsewhere that
+    /// is proved.
+    ///
+    /// # Errors
+    /// It is another, or that cannot be told, in one sentence.
+    pub(crate) async fn has_workdir(&self, role: &str) -> Result<(), Error> {
+        let Some(place) = self.places.get(role).filter(|place| place.client.is_copied()).cloned() else { return Ok(()) };
+        let (dir, used) = (place.address.workdir.clone(), place.address.used.clone());
+        let proof = move || hmz_anchor::shared::is_same(&place.client, &place.address.link, Path::new(&place.address.workdir));
+        match tokio::task::spawn_blocking(proof).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Error::refused(format!(
+                "its harness runs here, and {dir} on {used} is not the directory of that path here, which it has to be, since \
+                 files are not copied yet"
+            ))),
+            Ok(Err(e)) => Err(e.into()),
+            Err(e) => Err(Error::failed(format!("a proof was given up: {e}"))),
+        }
+    }
+
     /// Ends the connections.
     pub(crate) fn release(&self) {
         for place in self.places.values() {
@@ -75,6 +97,8 @@ pub(crate) async fn connect(address: &BoxAddress, owner: bool) -> Result<Client,
     let connecting = tokio::task::spawn_blocking(move || Client::open(&link, owner, None));
     match connecting.await {
         Ok(Ok(client)) => Ok(client),
+        Ok(Err(ClientError::NotStarted { outcome: Outcome::Refused, message })) => Err(Error::refused(message)),
+        Ok(Err(ClientError::NotStarted { message, .. })) => Err(Error::failed(message)),
         Ok(Err(e)) => Err(Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used))),
         Err(e) => Err(Error::failed(format!("a connection was given up: {e}"))),
     }

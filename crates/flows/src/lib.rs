@@ -9,6 +9,7 @@ mod find;
 pub mod journal;
 pub mod runner;
 mod template;
+mod warm;
 
 pub use check::{boxed, check, check_agents, is_here, roles};
 pub use find::{Found, Listing, find, list};

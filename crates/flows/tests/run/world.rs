@@ -16,7 +16,7 @@ static WORLDS: AtomicUsize = AtomicUsize::new(0);
 fn stream(container: &str) -> Link {
     let endpoint = std::env::var("HMZ_TEST_DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
     let dial = Dial::Engine { endpoint, container: container.to_owned(), argv: hmz_wire::relay_argv() };
-    Link::Stream(StreamLink { window_ms: 20_000, ..StreamLink::new(dial, LinkKey::new([7; 32])) })
+    Link::Stream(Box::new(StreamLink { window_ms: 20_000, ..StreamLink::new(dial, LinkKey::new([7; 32])) }))
 }
 
 pub struct World {
