@@ -18,6 +18,8 @@ pub const LOST: &str = "Lost";
 pub const PASSED_OVER: &str = "PassedOver";
 /// Reason: there is no room at the moment.
 pub const INSUFFICIENT: &str = "Insufficient";
+/// Reason: the box is removed because another is declared.
+pub const REPLACING: &str = "Replacing";
 /// Reason: the kernel killed the box for memory.
 pub const OUT_OF_MEMORY: &str = "OutOfMemory";
 /// Reason: the box was asked to end through its daemon, or because that was stopped itself.
@@ -74,7 +76,11 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
     match short.map(|short| death.or(image).unwrap_or(short)) {
         Some((status, reason, message)) => set(env, READY, status, &reason, &message, now),
         None => {
-            set(env, READY, True, "Ready", "", now);
+            // as old as the oldest of them: what was started for another generation is not what is declared
+            let conditions = &mut env.status.conditions;
+            let observed = [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY].into_iter().filter_map(|kind| conditions.get(kind));
+            let observed = observed.map(|c| c.observed_generation).min().unwrap_or_default();
+            conditions.set(READY, True, "Ready", "", observed, now);
             if !was {
                 env.status.started_at = Some(now);
             }

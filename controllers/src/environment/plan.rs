@@ -230,6 +230,9 @@ fn step(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     if !env.metadata.finalizers.iter().any(|f| f == FINALIZER) {
         return Step::AddFinalizer;
     }
+    if env.status.conditions.get(CREATED).is_some_and(|c| c.reason == outcome::REPLACING) {
+        return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    }
     if created {
         return watch(env, seen);
     }
@@ -267,6 +270,8 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         Boxes::Seen(Some(BoxState::Running(pid))) => {
             let since = env.status.conditions.get(CREATED).map_or(0, |c| c.observed_generation);
             if since < env.metadata.generation && drifted(env, seen) {
+                // that it is removed by us is written before it is
+                outcome::set(env, CREATED, False, outcome::REPLACING, "", seen.now);
                 return Step::Replace(target, key);
             }
             let name = env.status.container_name.clone().unwrap_or_default();

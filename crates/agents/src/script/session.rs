@@ -22,8 +22,6 @@ pub(super) struct ScriptSession {
     start: SessionStart,
     id: String,
     process: Option<Process>,
-    /// Whether it was told what to play.
-    told: bool,
     /// Turns asked so far.
     turns: usize,
 }
@@ -40,7 +38,7 @@ impl ScriptSession {
                 .map_err(|e| Error::failed(format!("{} cannot be made: {e}", dir.display())))?,
             Seat::Boxed(client) => make_directory(client, &start.place, &dir, false).await?,
         }
-        Ok(Self { agent, start, id, process: None, told: false, turns: 0 })
+        Ok(Self { agent, start, id, process: None, turns: 0 })
     }
 
     fn launch(&self) -> Launch {
@@ -75,12 +73,13 @@ impl ScriptSession {
         })
     }
 
-    /// Tells a process that was started what to play; `None` as [`Process::ask`] says it.
+    /// Starts the process and tells it what to play; `None` as [`Process::ask`] says it.
     async fn begin(&mut self, stop: &CancellationToken) -> Result<Option<std::io::Result<()>>, Error> {
-        let Some(process) = self.process.as_mut().filter(|_| !self.told) else { return Ok(Some(Ok(()))) };
         let steps = steps::read(&steps_of(&self.start.spec, &self.start.caller))?;
-        self.told = true;
-        Ok(process.ask(&Ask::Begin { steps, before: self.turns }, stop).await)
+        let mut process = Process::start(&*self.start.launcher, &self.launch()).await?;
+        let taken = process.ask(&Ask::Begin { steps, before: self.turns }, stop).await;
+        self.process = Some(process);
+        Ok(taken)
     }
 
     async fn end_process(&mut self) {
@@ -106,11 +105,11 @@ impl Session for ScriptSession {
     }
 
     async fn warm(&mut self) -> Result<(), Error> {
-        if self.process.is_none() {
-            self.process = Some(Process::start(&*self.start.launcher, &self.launch()).await?);
-            self.told = false;
+        match &self.start.seat {
+            // what it did not take it is told of by its turn
+            Seat::Here(_) if self.process.is_none() => self.begin(&CancellationToken::new()).await.map(drop),
+            Seat::Here(_) | Seat::Boxed(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn suits(&self, _: &[String]) -> bool {
@@ -118,8 +117,7 @@ impl Session for ScriptSession {
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
-        self.warm().await?;
-        let begun = self.begin(stop).await?;
+        let begun = if self.process.is_none() { self.begin(stop).await? } else { Some(Ok(())) };
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
         let taken = match (begun, &mut self.process) {
