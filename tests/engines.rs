@@ -139,8 +139,8 @@ fn a_run_edits_a_file_on_podman() {
     a_run("podman");
 }
 
-#[test]
-fn the_real_claude_works_in_a_container_of_the_newest_docker() {
+/// The main job, with the real claude.
+fn the_main_job(engine: &str) {
     let provider = Provider::start().script(
         "main",
         [
@@ -151,7 +151,7 @@ fn the_real_claude_works_in_a_container_of_the_newest_docker() {
             Step::say("Fixed.").gated("end"),
         ],
     );
-    let scene = Scene::of("docker28", "", TestHome::new().with_claude(&provider.url()));
+    let scene = Scene::of(engine, "", TestHome::new().with_claude(&provider.url()));
     let place = format!("box=docker@{}{}", scene.runtime, scene.project.path());
     let words = ["exec", "-f", "boxed", "-a", "coder=claude/scripted-1:low", "-e", &place, "-p", "budget.duration=10m"];
     let running = scene.home.hmz(words).arg("Fix add() in calc.py. [[script:main]]").start();
@@ -169,4 +169,19 @@ fn the_real_claude_works_in_a_container_of_the_newest_docker() {
     for file in ["calc.py", "owner.txt"] {
         assert_eq!(std::fs::metadata(scene.project.file(file)).unwrap().uid(), scene.home.uid(), "{file}");
     }
+}
+
+#[test]
+fn the_real_claude_works_in_a_container_of_docker_26() {
+    the_main_job("docker26");
+}
+
+#[test]
+fn the_real_claude_works_in_a_container_of_the_newest_docker() {
+    the_main_job("docker28");
+}
+
+#[test]
+fn the_real_claude_works_in_a_container_of_podman() {
+    the_main_job("podman");
 }
