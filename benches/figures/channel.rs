@@ -58,7 +58,7 @@ impl Far {
     fn client(&self) -> Client {
         let endpoint = format!("unix://{}", docker_socket().display());
         let dial = Dial::Engine { endpoint, container: self.0.clone(), argv: relay_argv() };
-        let link = Link::Stream(StreamLink::new(dial, LinkKey::new([1; 32])));
+        let link = Link::Stream(Box::new(StreamLink::new(dial, LinkKey::new([1; 32]))));
         // its first process makes its socket in a moment
         let begin = Instant::now();
         loop {

@@ -172,6 +172,7 @@ pub fn started(env: &mut Resource<Environment>, started: &Started, files: &Guest
     env.status.container_id = Some(started.id.clone());
     env.status.container_name = Some(started.name.clone());
     env.status.pid = Some(started.pid);
+    env.status.reach.clone_from(&started.reach);
     env.status.socket_dir = Some(files.socket_dir.display().to_string());
     env.status.scratch = Some(files.scratch.display().to_string());
     set(env, CREATED, True, "Started", &started.name, now);
@@ -286,6 +287,7 @@ pub fn down(env: &mut Resource<Environment>, reason: &str, message: &str, now: T
     status.container_id = None;
     status.container_name = None;
     status.pid = None;
+    status.reach = None;
     status.share = None;
     set(env, SCHEDULED, False, RELEASED, "", now);
     set(env, CREATED, False, reason, message, now);

@@ -4,7 +4,8 @@ use super::FINALIZER;
 use super::refusal::{self, Runtimes};
 use super::walk::{self, Next, Walk};
 use crate::core::Action;
-use crate::environment::plan::{address_of, admission_pause, is_down, key_of, remaining};
+use crate::environment::address::{Carrier, address_of};
+use crate::environment::plan::{admission_pause, is_down, key_of, remaining};
 use crate::environment::{self, ROLE_LABEL, outcome};
 use crate::placement::{Place, Placed};
 use crate::target::{Saved, known_endpoint};
@@ -40,6 +41,8 @@ pub struct Observed {
     pub now: Timestamp,
     /// The random id of this HMZ_HOME.
     pub instance: String,
+    /// What it knows of the ways to its boxes.
+    pub carrier: Carrier,
     /// Backends that have a driver.
     pub driven: Vec<Backend>,
     /// The flow; looked up until the runner is at work.
@@ -308,7 +311,7 @@ fn begun(run: &mut Resource<Run>, seen: &Observed) -> Step {
         };
         down = down.or_else(|| failure(env));
         gang.push(env);
-        let address = address_of(env).filter(|_| env.status.conditions.is_true(READY));
+        let address = address_of(env, &seen.carrier).filter(|_| env.status.conditions.is_true(READY));
         boxes.extend(address.map(|address| (role.clone(), address)));
     }
     if let Some((outcome, message)) = down {
@@ -401,7 +404,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     let Some(epic) = run.status.epic.clone() else { return Step::OpenEpic };
     let file = format!("{epic}/{BOXES_FILE}");
-    let address = |role: &String, env| if late.is_some() { expected(env, role, &file) } else { address_of(env) };
+    let address = |role: &String, env| if late.is_some() { expected(env, role, &file) } else { address_of(env, &seen.carrier) };
     let boxes = roles.iter().zip(&gang).filter_map(|(role, env)| Some((role.clone(), address(role, env)?))).collect();
     let launch = Box::new(RunLaunch {
         name: run.metadata.name.clone(),

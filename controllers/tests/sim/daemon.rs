@@ -406,7 +406,7 @@ impl Driver for Liar {
                     state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
                     let made = &state.containers[&name].seen;
                     let BoxState::Running(pid) = made.state else { unreachable!() };
-                    Ok(Started { id: made.id.clone(), name, pid, daemon: None })
+                    Ok(Started { id: made.id.clone(), name, pid, reach: None })
                 }
             }
         };

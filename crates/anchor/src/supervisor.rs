@@ -7,6 +7,7 @@ use crate::late::{Late, Reached};
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
+use crate::shared::{self, Left};
 use crate::sys::{self, Forked};
 use crate::{AnchorError, SupervisorConfig, tree};
 use hmz_api::launch::BoxAddress;
@@ -100,9 +101,11 @@ fn start(
     sys::wake_here(listener.as_fd());
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
     let (place, env_allow, shared) = (config.place.clone(), config.env_allow.clone(), policy.shared().to_vec());
+    let (tmpdir, marks) = (config.env.get("TMPDIR").cloned(), config.policy.leaves.clone());
     let reach = move || {
         let client = connect(&place)?;
-        let sessions = Sessions::start(client.clone(), borders, env_allow, shared)?;
+        let left = far_scratch(&place, tmpdir.as_deref(), marks, &client)?;
+        let sessions = Sessions::start(client.clone(), borders, env_allow, shared, left)?;
         Ok::<_, AnchorError>(Reached { client, sessions })
     };
     let late = Arc::new(Late::default());
@@ -122,6 +125,23 @@ fn start(
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
         _ => leave_streams().map(|()| late),
     }
+}
+
+/// Where the box does not have the scratch directory that is here: makes the session's own there, and says what is brought over.
+fn far_scratch(
+    place: &BoxAddress,
+    tmpdir: Option<&str>,
+    marks: Vec<String>,
+    client: &Client,
+) -> Result<Option<Left>, AnchorError> {
+    if !client.is_copied() {
+        return Ok(None);
+    }
+    let guest = shared::guest_of(&place.link);
+    if let Some(dir) = tmpdir.filter(|dir| Path::new(dir).starts_with(&place.scratch)) {
+        shared::make(client, &guest, dir)?;
+    }
+    Ok(Some(Left { marks, scratch: place.scratch.clone().into(), guest }))
 }
 
 /// Lets go of the CLI's input and output, so that their other ends see when the CLI closes them. A terminal is kept, to

@@ -18,6 +18,7 @@ pub mod reference;
 pub mod resource;
 pub mod rest;
 pub mod verdict;
+pub mod way;
 
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use error::{Error, ErrorKind};

@@ -1,6 +1,7 @@
 //! How one who works in a box reaches its guest: data that is handed from a driver to a session, possibly in another
 //! process. It says how to open a connection and holds none.
 
+use crate::way::Reach;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,7 @@ pub enum Link {
         pid: i32,
     },
     /// One ordered stream of bytes, in which all that crosses is copied: any other place.
-    Stream(StreamLink),
+    Stream(Box<StreamLink>),
     /// Not known yet: the box is being started, and a file will say what became of it.
     Awaited {
         /// The file, a [`Told`](crate::launch::Told) in JSON. It appears whole.
@@ -79,6 +80,29 @@ pub enum Dial {
         /// What is executed in it.
         argv: Vec<String>,
     },
+    /// The same on a daemon that may be of another machine.
+    Daemon {
+        /// How it is reached, and what is executed.
+        reach: Reach,
+        /// The container's id.
+        container: String,
+        /// The whole environment of a program that is needed on the way, as ssh may be.
+        env: BTreeMap<String, String>,
+    },
+}
+
+impl Link {
+    /// The guest's own program in the box, where the way there names it.
+    pub fn guest(&self) -> Option<&str> {
+        match self {
+            Self::Stream(link) => match &link.dial {
+                Dial::Engine { argv, .. } => argv.first().map(String::as_str),
+                Dial::Daemon { reach, .. } => reach.argv.first().map(String::as_str),
+                Dial::Program { .. } => None,
+            },
+            Self::Direct { .. } | Self::Awaited { .. } => None,
+        }
+    }
 }
 
 /// What the two ends of a stream prove to have: 256 bits. It is in no argument, label, log or message: its `Debug` says
@@ -137,7 +161,7 @@ mod tests {
         for link in [
             Link::Direct { socket: "/s".into(), pid: 7 },
             Link::Awaited { file: "/e/boxes.json".into(), role: "box".into() },
-            Link::Stream(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8)))),
+            Link::Stream(Box::new(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8))))),
         ] {
             let text = serde_json::to_string(&link).expect("JSON");
             assert_eq!(serde_json::from_str::<Link>(&text).expect("a link"), link, "{text}");

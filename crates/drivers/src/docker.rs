@@ -8,6 +8,7 @@ mod admission;
 mod api;
 mod arguments;
 mod capacity;
+mod carry;
 mod container;
 mod context;
 mod credentials;
@@ -29,6 +30,7 @@ mod watch;
 mod way;
 mod weigh;
 
+pub use carry::carry;
 pub use endpoint::{config_dir, resolve_local};
 pub use way::{NoHosts, SavedHosts};
 
@@ -73,8 +75,6 @@ pub struct DockerIdentity {
     pub sockets: PathBuf,
     /// Hosts saved as ssh runtimes, which endpoints name.
     pub hosts: Arc<dyn SavedHosts>,
-    /// Whether boxes are made on daemons of other machines: whoever works in them has to have a way there.
-    pub elsewhere: bool,
     /// Time here. Ages go by the daemon's clock and not by this one.
     pub clock: SharedClock,
 }
@@ -101,6 +101,8 @@ pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
     spoken: Mutex<HashMap<Way, Spoken>>,
+    /// The first road of each way, which holds the sockets here: their paths are the way's own.
+    first: Mutex<HashMap<Way, Arc<Road>>>,
     endings: ending::Endings,
 }
 
@@ -121,26 +123,26 @@ impl DockerDriver {
 
     /// A driver with ages and deadlines of its own.
     pub fn with_limits(who: DockerIdentity, limits: Limits) -> Self {
-        Self { who, limits, spoken: Mutex::default(), endings: ending::Endings::default() }
+        Self { who, limits, spoken: Mutex::default(), first: Mutex::default(), endings: ending::Endings::default() }
     }
 
     fn spoken(&self) -> MutexGuard<'_, HashMap<Way, Spoken>> {
         self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
-        self.session_at(target, false).await
+    /// A road of a way. Of two that want one at once both have the same sockets here.
+    fn road(&self, way: &Way) -> Result<Arc<Road>, String> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = first.get(way) {
+            return there.again(way);
+        }
+        let made = Arc::new(Road::new(way, &self.who.sockets)?);
+        first.insert(way.clone(), Arc::clone(&made));
+        Ok(made)
     }
 
-    /// The session of a daemon on which boxes may be made.
-    async fn session_for_work<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
-        let session = self.session(target).await?;
-        if !self.who.elsewhere && !session.is_here().await? {
-            let (at, address) = (session.at(), session.api.address());
-            let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
-            return Err(DriverError::Refused(text));
-        }
-        Ok(session)
+    async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
+        self.session_at(target, false).await
     }
 
     /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again. One that
@@ -152,15 +154,7 @@ impl DockerDriver {
         let Spoken { api, machine, bringing } = match known {
             Some(spoken) if !anew => spoken,
             known => {
-                // an ssh that is there stays
-                let road = known.as_ref().map(|s| Arc::clone(s.api.road())).filter(|road| matches!(**road, Road::Ssh(_)));
-                let road = match road {
-                    Some(road) => road,
-                    None => {
-                        let road = Road::new(&way, &self.who.sockets);
-                        Arc::new(road.map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?)
-                    }
-                };
+                let road = self.road(&way).map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?;
                 let api = Api::new(road, address, self.limits.call);
                 let api = match api.clone().negotiate().await {
                     Ok(api) => api,
@@ -178,11 +172,11 @@ impl DockerDriver {
                     None => Default::default(),
                 };
                 let spoken = Spoken { api, machine, bringing };
-                self.spoken().insert(way, spoken.clone());
+                self.spoken().insert(way.clone(), spoken.clone());
                 spoken
             }
         };
-        Ok(Session { api, machine, bringing, target, who: &self.who, limits: &self.limits })
+        Ok(Session { api, way, machine, bringing, target, who: &self.who, limits: &self.limits })
     }
 }
 
@@ -194,7 +188,7 @@ impl Driver for DockerDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        admission::admit(&self.session_for_work(target).await?, wants).await
+        admission::admit(&self.session(target).await?, wants).await
     }
 
     async fn weigh(
@@ -204,7 +198,7 @@ impl Driver for DockerDriver {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
-        weigh::weigh(&self.session_for_work(target).await?, wants, promised, gone).await.map(Some)
+        weigh::weigh(&self.session(target).await?, wants, promised, gone).await.map(Some)
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

@@ -201,7 +201,7 @@ async fn work(
     if let Some((pair, session)) = warmed {
         engine.take_over(pair, session).await;
     }
-    let halted = match settle(launch, &players, &boxes, journal) {
+    let halted = match settle(launch, &players, &boxes, journal).await {
         Ok(()) => engine.run().await.map_err(|halt| match halt {
             Halt::Failed(message) => Ended::Failed(message),
             Halt::Stopped => Ended::Stopped,
@@ -214,7 +214,7 @@ async fn work(
 }
 
 /// Each agent can work in its boxes, and where it runs is told.
-fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes, journal: &Writer) -> Result<(), Ended> {
+async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes, journal: &Writer) -> Result<(), Ended> {
     for (role, player, environment) in pairs(launch, players) {
         let Some(place) = boxes.of(environment) else { continue };
         let programs = place.client.programs();
@@ -222,6 +222,7 @@ fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes,
             .agent
             .works_in(&launch.caller, &place.address, &programs)
             .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
     }
     for (role, player) in players {
         let about =

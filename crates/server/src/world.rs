@@ -13,7 +13,7 @@ use hmz_api::clock::SharedClock;
 use hmz_api::kinds::{FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
-use hmz_controllers::{InUse, RunnerState, World};
+use hmz_controllers::{Carrier, InUse, RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
@@ -49,6 +49,7 @@ pub(crate) fn build(
         drivers: BTreeMap::from([(Backend::Docker, docker)]),
         clock: Arc::clone(&clock),
         seed: Uuid::new_v4().as_u64_pair().0,
+        carrier: Carrier::new(crate::secret::secret(paths)?, &config.env),
         instance,
         runners: Arc::new(Runners { processes: Arc::clone(&runners), executable }),
         files: Arc::new(BoxFiles { files, guarded: Guarded::new(paths, config.env.get("HOME").map(PathBuf::from)), clock }),
@@ -79,7 +80,6 @@ pub(crate) fn identity(
         docker_config_dir: config_dir(env).unwrap_or_default(),
         sockets,
         hosts,
-        elsewhere: false,
         clock,
     }
 }
