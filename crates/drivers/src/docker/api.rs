@@ -45,6 +45,15 @@ impl Fault {
             Self::Silent(_) => None,
         }
     }
+
+    /// Whether a container could not be made since another has its name: docker answers so, podman as if it were in trouble.
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Self::Said(409, _) => true,
+            Self::Said(500, words) => words.ends_with("that name is already in use"),
+            _ => false,
+        }
+    }
 }
 
 /// An answer.
@@ -363,6 +372,15 @@ mod tests {
     fn the_daemons_clock_is_read() {
         assert_eq!(http_date("Mon, 30 Nov 2026 00:18:33 GMT"), "2026-11-30T00:18:33Z".parse().ok());
         assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_told_from_other_trouble() {
+        let podman = "container create: creating container storage: the container name \"a\" is already in use by 12. You have to \
+                      remove that container to be able to reuse that name: that name is already in use";
+        let taken = |status, words: &str| Fault::Said(status, words.into()).is_taken();
+        assert!(taken(409, "Conflict.") && taken(500, podman));
+        assert!(!taken(500, "no space left on device") && !taken(404, podman) && !Fault::Silent(podman.into()).is_taken());
     }
 
     #[test]
