@@ -214,7 +214,7 @@ pub async fn create_hold_with(
     let plain = mounts == json!([]);
     match create_shell(session, &name, map, mounts).await {
         Ok(answer) => session.id_of(&answer.json).map_err(Unmade::Other),
-        Err(fault) if fault.is_taken() => {
+        Err(fault) if fault.status() == Some(409) => {
             let same = |l: &Listed| l.key.as_ref() == Some(key) && l.share == *share && plain;
             let other = match session.inspect(&name).await.map_err(Unmade::Other)? {
                 Some(there) if there.purpose == Purpose::Hold && same(&there) => return Ok(there.id),
@@ -261,7 +261,7 @@ async fn take_lock(session: &Session<'_>, began: Instant) -> Result<String, Driv
     loop {
         match create_shell(session, names::LOCK, labels::write_lock(session.who, &holder), json!([])).await {
             Ok(answer) => return session.id_of(&answer.json),
-            Err(fault) if fault.is_taken() => {}
+            Err(fault) if fault.status() == Some(409) => {}
             Err(fault) => return Err(session.fault(fault)),
         }
         match session.api.get(&format!("/containers/{}/json", names::LOCK)).await {

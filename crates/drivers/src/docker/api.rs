@@ -45,15 +45,6 @@ impl Fault {
             Self::Silent(_) => None,
         }
     }
-
-    /// Whether a container could not be made since another has its name: docker answers so, podman as if it were in trouble.
-    pub fn is_taken(&self) -> bool {
-        match self {
-            Self::Said(409, _) => true,
-            Self::Said(500, words) => words.ends_with("that name is already in use"),
-            _ => false,
-        }
-    }
 }
 
 /// An answer.
@@ -320,7 +311,18 @@ async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Fau
         .ok()
         .and_then(|v| v.get("message").and_then(Value::as_str).map(str::to_owned))
         .unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().chars().take(4096).collect());
-    Err(Fault::Said(status.as_u16(), if words.is_empty() { status.to_string() } else { words }))
+    Err(Fault::Said(meant(status.as_u16(), &words), if words.is_empty() { status.to_string() } else { words }))
+}
+
+/// The status docker would answer with: podman calls it trouble of its own when a name is taken, or when a container goes
+/// away while it is looked at.
+fn meant(status: u16, words: &str) -> u16 {
+    let says = |all: [&str; 2]| status == 500 && all.iter().any(|said| words.ends_with(said));
+    match status {
+        _ if says(["that name is already in use", "container already exists"]) => 409,
+        _ if says(["no such container", "container not known"]) => 404,
+        _ => status,
+    }
 }
 
 async fn whole(body: Incoming) -> Result<Vec<u8>, Fault> {
@@ -375,12 +377,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_is_told_from_other_trouble() {
-        let podman = "container create: creating container storage: the container name \"a\" is already in use by 12. You have to \
-                      remove that container to be able to reuse that name: that name is already in use";
-        let taken = |status, words: &str| Fault::Said(status, words.into()).is_taken();
-        assert!(taken(409, "Conflict.") && taken(500, podman));
-        assert!(!taken(500, "no space left on device") && !taken(404, podman) && !Fault::Silent(podman.into()).is_taken());
+    fn what_podman_says_in_words_is_understood() {
+        let taken = [
+            "creating container storage: the container name \"a\" is already in use by 12. You have to remove that container to be able \
+             to reuse that name: that name is already in use",
+            "container create: name \"a\" is in use: container already exists",
+        ];
+        let gone = [
+            "container 12 does not exist in database: no such container",
+            "getting container from store \"12\": container not known",
+        ];
+        assert_eq!((taken.map(|words| meant(500, words)), gone.map(|words| meant(500, words))), ([409; 2], [404; 2]));
+        assert_eq!([meant(500, "no space left on device"), meant(400, gone[0])], [500, 400]);
     }
 
     #[test]

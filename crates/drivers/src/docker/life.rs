@@ -108,7 +108,7 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
             session.remove_id(&id).await?;
             Err(image::could_not_start(&session.api, &spec.image, "it gives its containers no GPUs"))
         }
-        Err(fault) if fault.is_taken() => Ok(None),
+        Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
     }
 }
