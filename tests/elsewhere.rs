@@ -230,3 +230,32 @@ fn a_directory_both_have_is_worked_in_and_another_is_refused() {
     assert!(missing.err().contains(said), "{missing}");
     far.assert_nothing_left();
 }
+
+/// An agent that lives in its box needs nothing of its work here.
+fn an_agent_lives_over(runtime: &str) {
+    let far = Far::new(DELAY);
+    let home = &far.home;
+    let settings = std::fs::read_to_string(home.hmz_home().join("settings.yaml")).unwrap();
+    home.settings(&settings.replace("harness: local", "harness: env"));
+    let place = far.work.0.to_str().unwrap();
+    std::fs::write(far.work.1.join("calc.py"), "def add(a, b):\n    return a - b\n").unwrap();
+    let steps = home.root().join("work/steps.yaml");
+    std::fs::write(&steps, STEPS).unwrap();
+    let agent = format!("coder=script/{}", steps.display());
+    let place = format!("box=docker@{runtime}{place}");
+    let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &place, "fix it"]).run().ok();
+    assert_eq!(done.out(), "Fixed.\n", "{done}");
+    let _ = done.says("coder's harness runs on its environment's machine");
+    assert!(std::fs::read_to_string(far.work.1.join("calc.py")).unwrap().contains("a + b"));
+    far.assert_nothing_left();
+}
+
+#[test]
+fn an_agent_lives_in_a_directory_that_only_the_other_machine_has_over_tls() {
+    an_agent_lives_over("tls");
+}
+
+#[test]
+fn an_agent_lives_in_a_directory_that_only_the_other_machine_has_over_ssh() {
+    an_agent_lives_over("ssh");
+}

@@ -159,7 +159,7 @@ fn places_that_cannot_be_had() {
         ),
         (
             "-f boxed $A -e box=docker@far$P",
-            "-e 'box=docker@far$P': docker@far: the endpoint tcp://127.0.0.1:1 is not supported yet",
+            "could not connect to docker@far: could not ask tcp://127.0.0.1:1 what it has: 127.0.0.1:1: Connection refused",
         ),
         ("-f boxed $A -e box=swarm@x$P", "-e 'box=swarm@x$P': environments on swarm are not supported yet; use docker"),
         ("-f boxed $A -e box=ssh@x$P", "-e 'box=ssh@x$P': environments on ssh are not supported yet; use docker"),

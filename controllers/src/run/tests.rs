@@ -220,9 +220,13 @@ fn the_way_of_a_run() {
     outcome::pulled(&mut up, at(3));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
     up.status.workdir = Some("/w".into());
+    up.status.harness = Some(Harness::Local);
     says("its image is there", &run, &with(seen(4, &run), &up));
+    let mut boxed = up.clone();
+    boxed.status.harness = Some(Harness::Env);
     let mut early = run.clone();
     early.status.epic = Some("/epic".into());
+    says("its agents live in the box that starts", &early, &with(seen(4, &run), &boxed));
     says("its image and its journal are there", &early, &with(seen(4, &run), &up));
     let mut far = up.clone();
     far.status.endpoint = Some("ssh://far".into());
@@ -238,7 +242,6 @@ fn the_way_of_a_run() {
     says("its runner was told so", &told, &awaits(&none));
     let gone = Observed { owned: BTreeMap::new(), ..awaits(&up) };
     says("its box was deleted meanwhile", &early, &gone);
-    up.status.harness = Some(Harness::Local);
     outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, reach: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
