@@ -429,7 +429,10 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
 /// Whether its box starts here and nowhere else, so that what it will be is known before it runs.
 fn stays(env: &Resource<Environment>, seen: &Observed) -> bool {
     let here = env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
-    here && env.status.workdir.is_some() && seen.places.get(env.name()).is_none_or(|places| places.len() < 2)
+    let places = seen.places.get(env.name());
+    // one that runs already has its guest where its start says
+    let own = places.and_then(|places| places.first()).is_none_or(|place| place.spec.container.is_none());
+    here && own && env.status.workdir.is_some() && seen.places.get(env.name()).is_none_or(|places| places.len() < 2)
 }
 
 /// Where a box that is being started will be; its scratch is known when its files are made.

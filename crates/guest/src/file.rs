@@ -5,6 +5,7 @@
 //! - `show FILE`: writes an ordinary file to the standard output.
 //! - `prove FILE HERE THERE`: when `FILE` holds `HERE`, makes `FILE.there`, which holds `THERE`. Status 3: it does not, and
 //!   nothing was made.
+//! - `clear DIR…`: removes directories and all below them, following no link; one that is not there is removed.
 //! - `remove FILE`: removes it; one that is not there is removed.
 
 use rustix::fs::{Mode, OFlags};
@@ -28,6 +29,7 @@ pub(crate) enum Asked {
     Show(PathBuf),
     Prove { file: PathBuf, here: OsString, there: OsString },
     Remove(PathBuf),
+    Clear(Vec<PathBuf>),
 }
 
 impl Asked {
@@ -36,6 +38,7 @@ impl Asked {
         match words {
             [word, path] if word == "make" => Some(Self::Make(path.into())),
             [word, path] if word == "show" => Some(Self::Show(path.into())),
+            [word, dirs @ ..] if word == "clear" => Some(Self::Clear(dirs.iter().map(PathBuf::from).collect())),
             [word, path] if word == "remove" => Some(Self::Remove(path.into())),
             [word, path, here, there] if word == "prove" => {
                 Some(Self::Prove { file: path.into(), here: here.clone(), there: there.clone() })
@@ -57,6 +60,14 @@ pub(crate) fn answer(asked: &Asked) -> io::Result<ExitCode> {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         },
+        Asked::Clear(dirs) => {
+            for dir in dirs {
+                match std::fs::remove_dir_all(dir) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+            }
+        }
         Asked::Prove { file, here, there } => {
             match content(file) {
                 Ok(found) if found == here.as_encoded_bytes() => {}
