@@ -75,7 +75,7 @@ fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
     let home = &held.home;
     let before = held.started();
     let manifest = home.home().join("box.yaml");
-    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /var/spool, cpus: \
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /home, cpus: \
                 0.5, memory: 64M}\n";
     std::fs::write(&manifest, text).unwrap();
     let _ = home.hmz(["apply", "-f"]).arg(&manifest).run().ok();
@@ -83,7 +83,7 @@ fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
     let sh = |line: &str| home.hmz(["sh", "env/box", "--", "sh", "-c", line]).run();
     let said = sh("pwd; id -u; id -g; echo $MARK $WRAPPED; hostname").ok().out();
     let id = docker(&["inspect", "-f", "{{.Id}}", &held.name]);
-    assert_eq!(said, format!("/var/spool\n1234\n2345\nset yes\n{}\n", &id[..12]));
+    assert_eq!(said, format!("/home\n1234\n2345\nset yes\n{}\n", &id[..12]));
     let _ = sh("exit 9").expect_code(9);
     // what stands for it on the daemon was never started
     let marks = home.containers();
@@ -143,8 +143,8 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     refused("docker@gone/tmp", &format!("docker@gone: cannot work in the container {name}-gone: there is none of that name"));
     refused("docker@held/nowhere", &format!("docker@held has no /nowhere: there is no such directory in the container {name}"));
     refused(
-        "docker@held/var/spool",
-        "coder: its harness runs here, and /var/spool on docker:held is not the directory of that path here, which it has to be, \
+        "docker@held/home",
+        "coder: its harness runs here, and /home on docker:held is not the directory of that path here, which it has to be, \
          since files are not copied yet",
     );
     docker(&["stop", "-t", "5", name]);

@@ -5,7 +5,8 @@
 //! - `show FILE`: writes an ordinary file to the standard output.
 //! - `prove FILE HERE THERE`: when `FILE` holds `HERE`, makes `FILE.there`, which holds `THERE`. Status 3: it does not, and
 //!   nothing was made.
-//! - `clear DIR…`: removes directories and all below them, following no link; one that is not there is removed.
+//! - `clear DIR…`: removes directories and all below them, following no link, and those above that are empty then; one that
+//!   is not there is removed.
 //! - `remove FILE`: removes it; one that is not there is removed.
 
 use rustix::fs::{Mode, OFlags};
@@ -65,6 +66,13 @@ pub(crate) fn answer(asked: &Asked) -> io::Result<ExitCode> {
                 match std::fs::remove_dir_all(dir) {
                     Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
                     _ => {}
+                }
+                // what was made on the way to it, but nothing right below the root
+                let above = dir.ancestors().skip(1).take_while(|dir| dir.components().count() > 2);
+                for empty in above {
+                    if std::fs::remove_dir(empty).is_err() {
+                        break;
+                    }
                 }
             }
         }
@@ -133,6 +141,16 @@ mod tests {
         for file in [link, pipe] {
             assert!(answer(&Asked::Show(file)).is_err());
         }
+    }
+
+    #[test]
+    fn a_directory_goes_with_those_above_it_that_are_empty_then() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let deep = dir.path().join("a/b/c");
+        std::fs::create_dir_all(deep.join("more")).expect("directories");
+        std::fs::write(dir.path().join("a/stays"), "").expect("a file");
+        answer(&Asked::Clear(vec![deep.clone()])).and_then(|_| answer(&Asked::Clear(vec![deep]))).expect("it goes, and is gone");
+        assert!(!dir.path().join("a/b").exists() && dir.path().join("a/stays").exists());
     }
 
     #[test]

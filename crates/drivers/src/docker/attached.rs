@@ -159,7 +159,8 @@ async fn mark(session: &Session<'_>, spec: &BoxSpec, found: &Found) -> Result<()
         let none = Share::default();
         let mut map = labels::write(session.who, session.provider(), session.name_prefix(), &spec.key, spec.run, &none, "box");
         map.insert(labels::ATTACHED.to_owned(), found.id.clone().into());
-        let dirs = format!("{}\n{}", dir_of(&spec.key), spec.guest.scratch.display());
+        let scratch = spec.guest.scratch.parent().unwrap_or(&spec.guest.scratch);
+        let dirs = format!("{}\n{}", dir_of(&spec.key), scratch.display());
         map.insert(labels::ATTACHED_DIRS.to_owned(), dirs.into());
         match create_shell(session, &name, map, json!([])).await {
             Ok(_) => return Ok(()),
