@@ -22,6 +22,7 @@ mod image;
 mod labels;
 mod life;
 mod names;
+mod programs;
 mod road;
 mod session;
 mod site;

@@ -105,6 +105,7 @@ pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, Dri
         let (at, dir) = (session.at(), spec.workdir.display());
         return Err(DriverError::Refused(format!("{at} has no {dir}: there is no such directory in the container {container}")));
     }
+    life::has_programs(session, spec, &found.id).await?;
     mark(session, spec, &found).await?;
     match enter(session, spec, &found, container).await {
         Ok(started) => Ok(started),
