@@ -52,7 +52,8 @@ impl ScriptSession {
         let installed = match &self.start.seat {
             Seat::Here(installed) => installed,
             Seat::Boxed(_) => {
-                let (program, env, write) = (GUEST_PROGRAM.to_owned(), own.into(), Vec::new());
+                let program = place.link.guest().unwrap_or(GUEST_PROGRAM).to_owned();
+                let (env, write) = (own.into(), Vec::new());
                 return Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write });
             }
         };
