@@ -3,26 +3,26 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks, what machine it is on, and what was heard of
 //! how boxes ended: the truth is what the daemon lists.
 
-mod account;
-mod admission;
-mod api;
-mod arguments;
-mod capacity;
-mod container;
+pub(crate) mod account;
+pub(crate) mod admission;
+pub(crate) mod api;
+pub(crate) mod arguments;
+pub(crate) mod capacity;
+pub(crate) mod container;
 mod context;
 mod credentials;
 mod empty_image;
 mod ending;
 mod endpoint;
 mod gpus;
-mod holder;
+pub(crate) mod holder;
 mod image;
-mod labels;
+pub(crate) mod labels;
 mod life;
-mod names;
+pub(crate) mod names;
 mod road;
-mod session;
-mod site;
+pub(crate) mod session;
+pub(crate) mod site;
 mod tls;
 mod tunnel;
 mod watch;
@@ -127,13 +127,14 @@ impl DockerDriver {
         self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
+    /// The daemon of a target.
+    pub(crate) async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
         self.session_at(target, false).await
     }
 
     /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again. One that
     /// answers as it did keeps what is known of it.
-    async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
+    pub(crate) async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
         let at = target.runtime.at();
         let (way, address) = way::resolve(target, &self.who).await?;
         let known = self.spoken().get(&way).cloned();

@@ -150,6 +150,8 @@ pub struct Ending {
     pub killed: bool,
     /// Whether one that was killed is gone, or was soon after.
     pub removed: bool,
+    /// Why, where its backend says more than all that, in one sentence.
+    pub why: Option<String>,
 }
 
 /// Whether a box runs.
@@ -213,6 +215,10 @@ pub struct Facts {
     pub endpoint: String,
     /// Its clock.
     pub now: Option<Timestamp>,
+    /// Of a swarm: the names of the nodes that may take its tasks. `None` of anything else.
+    pub nodes: Option<Vec<String>>,
+    /// Of a swarm: the kinds of generic resources they advertise.
+    pub generic: Vec<String>,
 }
 
 /// What a removal did.

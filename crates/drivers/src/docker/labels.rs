@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// Who is in the critical section: a random word, so that a holder knows its own lock.
 pub const HOLDER: &str = "hmz.holder";
 /// Which process that is; see [`Holder`].
-const PROCESS: &str = "hmz.holder.process";
+pub const PROCESS: &str = "hmz.holder.process";
 
 /// Labels of a box or of its hold.
 pub fn write(
