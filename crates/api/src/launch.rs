@@ -3,6 +3,7 @@
 //! It carries the user's own variables (an API key may be among them), so it is kept in memory and passed over pipes only.
 
 use crate::grammar::AgentSpec;
+use crate::journal::Outcome;
 use crate::kinds::{FlowSpec, RunParams};
 use crate::link::Link;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,25 @@ pub struct BoxAddress {
     pub scratch: String,
 }
 
+/// The file in an epic directory that tells a runner what became of the boxes it was started before.
+pub const BOXES_FILE: &str = "boxes.json";
+
+/// What became of the boxes of a run whose runner was started before they were up. The controller writes it once it knows,
+/// as often as it likes; who reads it takes the first it finds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// They are up, by role. No link here is awaited.
+    Up(BTreeMap<String, BoxAddress>),
+    /// One did not come up: how the run ends by it (`Refused` or `Failed`), and one sentence.
+    Down {
+        /// How.
+        outcome: Outcome,
+        /// Why.
+        message: String,
+    },
+}
+
 /// Everything a runner needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunLaunch {
@@ -53,7 +73,7 @@ pub struct RunLaunch {
     /// Role → where it was put, as that was given.
     #[serde(default)]
     pub envs: BTreeMap<String, String>,
-    /// Role → box.
+    /// Role → box. Where its link is awaited, the rest of the address is what it will have.
     pub boxes: BTreeMap<String, BoxAddress>,
     /// Parameters and budget.
     pub params: RunParams,

@@ -19,6 +19,13 @@ pub enum Link {
     },
     /// One ordered stream of bytes, in which all that crosses is copied: any other place.
     Stream(StreamLink),
+    /// Not known yet: the box is being started, and a file will say what became of it.
+    Awaited {
+        /// The file, a [`Told`](crate::launch::Told) in JSON. It appears whole.
+        file: String,
+        /// Which of the boxes it tells of.
+        role: String,
+    },
 }
 
 /// A stream to a guest.
@@ -129,6 +136,7 @@ mod tests {
         let dial = Dial::Program { argv: vec!["/usr/bin/ssh".into(), "host".into()], env: BTreeMap::new() };
         for link in [
             Link::Direct { socket: "/s".into(), pid: 7 },
+            Link::Awaited { file: "/e/boxes.json".into(), role: "box".into() },
             Link::Stream(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8)))),
         ] {
             let text = serde_json::to_string(&link).expect("JSON");

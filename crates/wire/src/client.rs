@@ -3,8 +3,10 @@
 //! Blocking, with one reader thread a connection. Before a byte is sent the socket's peer must be the box's own pid 1;
 //! an impostor that replaced the socket file in the box is refused.
 
+use crate::awaited;
 use crate::channel::{Ask, Channel};
 use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
+use hmz_api::journal::Outcome;
 use hmz_api::link::Link;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -44,6 +46,14 @@ pub enum ClientError {
     /// What carries the stream to the box complained.
     #[error("the way to the box failed: {0}")]
     Carrier(String),
+    /// There is no box: it did not come up.
+    #[error("{message}")]
+    NotStarted {
+        /// Why, in one sentence.
+        message: String,
+        /// How a run ends by it.
+        outcome: Outcome,
+    },
     /// It did not answer in time.
     #[error("the box's guest does not answer")]
     Silent,
@@ -204,12 +214,15 @@ pub struct Command {
 }
 
 impl Client {
-    /// Connects to a box's guest by the way that is given. `owner`: this connection keeps a leased box alive.
+    /// Connects to a box's guest by the way that is given; one that is only being started is waited for. `owner`: this connection keeps a leased box alive.
     ///
     /// # Errors
     /// When it cannot be reached, is not the box's, refuses or is silent.
     pub fn open(link: &Link, owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
         match link {
+            Link::Awaited { file, role } => {
+                Self::open(&awaited::await_box(Path::new(file), role, awaited::LIMIT)?.link, owner, fence)
+            }
             Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
             Link::Stream(link) => {
                 let shared = Arc::new(Shared::new());

@@ -5,6 +5,7 @@
 //! and what does not decode ends the connection.
 #![forbid(unsafe_code)]
 
+mod awaited;
 pub mod channel;
 mod client;
 mod connection;
