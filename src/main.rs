@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             Some("supervisor") => return hmz_anchor::main(),
             Some("script-agent") => return hmz_agents::script::main(args),
             Some("runner") => return daemon::runner(),
+            Some("carry") => return hmz_drivers::docker::carry(),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@
 //! the whole gang. Its incarnation and the daemon's address are in the store before anything of it is on a daemon, so that it
 //! is found again whatever died in between.
 
+pub mod address;
 pub(crate) mod execute;
 pub(crate) mod look;
 pub mod outcome;

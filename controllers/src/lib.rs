@@ -22,6 +22,7 @@ pub mod target;
 pub mod world;
 
 pub use busy::is_busy;
+pub use environment::address::{Carrier, address_of};
 pub use start::{Running, start};
 pub use world::{BoxFiles, Callers, Epics, Flows, GuestProbe, InUse, RunnerState, Runners, SettingsSnapshot, World};
 

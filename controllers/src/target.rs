@@ -64,10 +64,6 @@ pub fn unsupported(runtime: &RuntimeRef, spec: &RuntimeSpec, driven: bool) -> Op
     if let Some(why) = undriven(runtime, driven) {
         return Some(why);
     }
-    if matches!(spec.endpoint, Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_)) {
-        let at = runtime.at();
-        return Some(format!("{at}: the endpoint {} is not supported yet; use local or unix:///PATH", spec.endpoint));
-    }
     if spec.container.is_some() {
         return Some(format!("{}: a running container is not supported yet", runtime.at()));
     }

@@ -1,5 +1,6 @@
 //! Everything the controllers are given. They reach nothing else: no file, no process, no clock of the machine.
 
+use crate::environment::address::Carrier;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::journal::Outcome;
@@ -25,6 +26,8 @@ pub struct World {
     pub clock: SharedClock,
     /// The random id of this HMZ_HOME, which every box of ours carries.
     pub instance: String,
+    /// What it knows of the ways to its boxes.
+    pub carrier: Carrier,
     /// Where the jitter of delays begins; anything, and the same one in a simulation that is replayed.
     pub seed: u64,
     /// Runner processes.

@@ -6,8 +6,9 @@ use crate::edge;
 use crate::verbs::name;
 use hmz_api::kinds::condition;
 use hmz_api::launch::BoxAddress;
-use hmz_api::link::Link;
 use hmz_api::{Environment, Error, Resource};
+use hmz_controllers::{Carrier, address_of};
+use hmz_server::Paths;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
@@ -24,10 +25,11 @@ fn shell(args: &cli::Sh) -> Result<ExitCode, Error> {
     let name = name::of_kind("Environment", &args.environment)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| edge::io("could not start", &e))?;
-    let environment = runtime.block_on(Client::new(edge::paths()?).get_as::<Environment>(&name))?;
+    let paths = edge::paths()?;
+    let environment = runtime.block_on(Client::new(paths.clone()).get_as::<Environment>(&name))?;
     // what follows blocks in threads of its own and wants the signals
     drop(runtime);
-    let address = address(&environment)?;
+    let address = address(&environment, &paths)?;
     let argv = args.command.iter().map(|word| hmz_wire::Bytes::from(word.clone().into_vec())).collect::<Vec<_>>();
     let tty = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let status = hmz_anchor::tty::shell(&address, argv, tty).map_err(|e| Error::failed(e.to_string()))?;
@@ -38,7 +40,7 @@ fn shell(args: &cli::Sh) -> Result<ExitCode, Error> {
 }
 
 /// Where the box of a ready environment is.
-fn address(environment: &Resource<Environment>) -> Result<BoxAddress, Error> {
+fn address(environment: &Resource<Environment>, paths: &Paths) -> Result<BoxAddress, Error> {
     let status = &environment.status;
     if !status.conditions.is_true(condition::READY) {
         let why = status
@@ -50,16 +52,7 @@ fn address(environment: &Resource<Environment>) -> Result<BoxAddress, Error> {
         return Err(Error::failed(format!("env/{} is not ready{why}", environment.name()))
             .hint(format!("hmz wait --for=condition=Ready env/{}", environment.name())));
     }
-    let missing = || Error::failed(format!("env/{} does not say where its box is", environment.name()));
-    let said = |text: &Option<String>| text.clone().ok_or_else(missing);
-    Ok(BoxAddress {
-        environment: environment.name().to_owned(),
-        used: status.used.as_ref().map(ToString::to_string).unwrap_or_default(),
-        link: Link::Direct {
-            socket: format!("{}/{}", said(&status.socket_dir)?, hmz_wire::SOCKET_NAME),
-            pid: status.pid.ok_or_else(missing)?,
-        },
-        workdir: said(&status.workdir)?,
-        scratch: said(&status.scratch)?,
-    })
+    let carrier = Carrier::new(hmz_server::secret(paths)?, &edge::environment());
+    address_of(environment, &carrier)
+        .ok_or_else(|| Error::failed(format!("env/{} does not say where its box is", environment.name())))
 }

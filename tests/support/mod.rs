@@ -7,6 +7,7 @@ pub mod agent;
 pub mod command;
 pub mod docker;
 pub mod document;
+pub mod far;
 pub mod home;
 pub mod processes;
 pub mod project;

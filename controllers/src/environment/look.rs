@@ -1,7 +1,8 @@
 //! Seeing what an environment's plan needs.
 
+use super::address::address_of;
 use super::outcome;
-use super::plan::{Boxes, Observed, Owner, address_of, is_down, owner_run, target_of, workdir};
+use super::plan::{Boxes, Observed, Owner, is_down, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::placement;
 use crate::runtime;
@@ -48,6 +49,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     Ok(Observed {
         now: world.clock.now(),
         instance: world.instance.clone(),
+        carrier: world.carrier.clone(),
         runtime,
         saved,
         places,
@@ -90,7 +92,7 @@ pub(crate) async fn lost(world: &World, env: &Resource<Environment>) -> Option<S
     if is_down(env) {
         return env.status.conditions.get(CREATED).map(|c| c.message.clone());
     }
-    let (address, id) = (address_of(env)?, env.status.container_id.as_ref()?);
+    let (address, id) = (address_of(env, &world.carrier)?, env.status.container_id.as_ref()?);
     if world.probe.check(&address).await.is_ok() {
         return None;
     }

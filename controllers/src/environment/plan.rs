@@ -1,5 +1,6 @@
 //! What is to be done next about one environment, from what is declared and what was seen. Pure.
 
+use super::address::{Carrier, address_of};
 use super::{FINALIZER, ROLE_LABEL, outcome};
 use crate::ABANDON;
 use crate::core::Action;
@@ -12,10 +13,8 @@ use hmz_api::kinds::{
     DefaultRequest, Environment, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
 };
 use hmz_api::launch::BoxAddress;
-use hmz_api::link::Link;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, BoxState, Ending, Target, Want};
-use hmz_wire::SOCKET_NAME;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,6 +44,8 @@ pub struct Observed {
     pub now: Timestamp,
     /// The random id of this HMZ_HOME.
     pub instance: String,
+    /// What it knows of the ways to its boxes.
+    pub carrier: Carrier,
     /// The runtime, as saved; `None` when there is none of that name (or it is being deleted).
     pub runtime: Option<RuntimeSpec>,
     /// What is saved, when the runtime is not.
@@ -186,18 +187,6 @@ pub fn key_of(environment: &Resource<Environment>, instance: &str) -> BoxKey {
     }
 }
 
-/// Where its box is reached; `None` while it has none.
-pub fn address_of(environment: &Resource<Environment>) -> Option<BoxAddress> {
-    let status = &environment.status;
-    Some(BoxAddress {
-        environment: environment.metadata.name.clone(),
-        used: status.used.as_ref()?.resource_name(),
-        link: Link::Direct { socket: format!("{}/{SOCKET_NAME}", status.socket_dir.as_ref()?), pid: status.pid? },
-        workdir: status.workdir.clone()?,
-        scratch: status.scratch.clone()?,
-    })
-}
-
 /// The target of what was started, or is to be.
 pub fn target_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>) -> Target {
     let status = &environment.status;
@@ -297,7 +286,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
 /// Its box runs: see that its guest answers.
 fn answer(env: &mut Resource<Environment>, seen: &Observed, restarted: bool) -> Step {
     let ready = env.status.conditions.is_true(GUEST_READY) && !restarted;
-    let Some(address) = address_of(env) else { return Step::Wait(Action::await_change()) };
+    let Some(address) = address_of(env, &seen.carrier) else { return Step::Wait(Action::await_change()) };
     if ready {
         outcome::keep(env, GUEST_READY);
         // until a runner owns it, its lease is renewed from here

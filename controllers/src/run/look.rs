@@ -80,6 +80,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     Ok(Observed {
         now: world.clock.now(),
         instance: world.instance.clone(),
+        carrier: world.carrier.clone(),
         driven: world.drivers.keys().copied().collect(),
         flow,
         agents,

@@ -4,7 +4,8 @@ use super::FINALIZER;
 use super::refusal::{self, Runtimes};
 use super::walk::{self, Next, Walk};
 use crate::core::Action;
-use crate::environment::plan::{address_of, admission_pause, is_down, remaining};
+use crate::environment::address::{Carrier, address_of};
+use crate::environment::plan::{admission_pause, is_down, remaining};
 use crate::environment::{self, ROLE_LABEL, outcome};
 use crate::placement::{Place, Placed};
 use crate::target::{Saved, known_endpoint};
@@ -39,6 +40,8 @@ pub struct Observed {
     pub now: Timestamp,
     /// The random id of this HMZ_HOME.
     pub instance: String,
+    /// What it knows of the ways to its boxes.
+    pub carrier: Carrier,
     /// Backends that have a driver.
     pub driven: Vec<Backend>,
     /// The flow; looked up until the runner is at work.
@@ -343,7 +346,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     set(run, ENVIRONMENTS_READY, True, "Ready", "", now);
     let Some(epic) = run.status.epic.clone() else { return Step::OpenEpic };
-    let boxes = roles.iter().zip(&gang).filter_map(|(role, e)| Some((role.clone(), address_of(e)?))).collect();
+    let boxes = roles.iter().zip(&gang).filter_map(|(role, e)| Some((role.clone(), address_of(e, &seen.carrier)?))).collect();
     Step::Start(Box::new(RunLaunch {
         name: run.metadata.name.clone(),
         uid: run.metadata.uid.unwrap_or_default(),

@@ -147,6 +147,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
     Observed {
         now: at(now),
         instance: "us".into(),
+        carrier: crate::environment::address::Carrier::new([7; 32], &Default::default()),
         driven: vec![Backend::Docker],
         flow: Some(Ok(boxed())),
         agents: Ok(()),
@@ -217,7 +218,7 @@ fn the_way_of_a_run() {
     outcome::pulled(&mut up, at(3));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
     up.status.workdir = Some("/w".into());
-    outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, daemon: None }, &files, at(4));
+    outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, node: None, reach: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
     let mut opened = run.clone();

@@ -94,6 +94,7 @@ impl Sim {
             drivers: BTreeMap::from([(Backend::Docker, driver)]),
             clock: clock.clone(),
             instance: INSTANCE.into(),
+            carrier: hmz_controllers::Carrier::new([7; 32], &BTreeMap::new()),
             seed,
             runners: runners.clone(),
             files: files.clone(),

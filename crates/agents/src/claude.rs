@@ -74,7 +74,12 @@ impl Agent for Claude {
     }
 
     fn policy(&self, installed: &Installed) -> ExecPolicy {
-        ExecPolicy { own: installed.executables.clone(), listings: vec!["ps".to_owned()] }
+        ExecPolicy {
+            own: installed.executables.clone(),
+            listings: vec!["ps".to_owned()],
+            // where the next command begins
+            leaves: vec![" && pwd -P >| ".to_owned()],
+        }
     }
 
     fn fence(&self, start: &SessionStart, session: &str) -> CliFence {

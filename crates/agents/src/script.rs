@@ -69,7 +69,7 @@ impl Agent for Script {
     }
 
     fn policy(&self, installed: &Installed) -> ExecPolicy {
-        ExecPolicy { own: installed.executables.clone(), listings: Vec::new() }
+        ExecPolicy { own: installed.executables.clone(), listings: Vec::new(), leaves: Vec::new() }
     }
 
     fn fence(&self, start: &SessionStart, session: &str) -> CliFence {

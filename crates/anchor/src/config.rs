@@ -74,6 +74,10 @@ pub struct ExecPolicy {
     /// Program names that stay here when the CLI itself starts them, such as `ps`: a box's process list would have it
     /// signal the wrong processes.
     pub listings: Vec<String>,
+    /// A command may leave a file for the CLI in the scratch directory: what stands before its path at the end of the
+    /// command's last argument.
+    #[serde(default)]
+    pub leaves: Vec<String>,
 }
 
 /// What the CLI may touch here (Landlock). Paths that do not exist are left out.

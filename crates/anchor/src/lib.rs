@@ -17,6 +17,7 @@ mod notify;
 mod policy;
 mod pump;
 mod session;
+pub mod shared;
 mod supervisor;
 mod sys;
 mod tree;

@@ -8,6 +8,7 @@ use crate::AnchorError;
 use crate::descriptors::Borders;
 use crate::hello::{Heard, Hearing, Introduction};
 use crate::policy::Target;
+use crate::shared::Left;
 use crate::workers::Workers;
 use hmz_standin::protocol::{ALIVE, EMPTY, EXITED, SIGNALED};
 use hmz_wire::{Bytes, Client, CommandEvent, Spawn, Status};
@@ -38,6 +39,8 @@ pub(crate) struct Sessions {
     env_allow: Vec<String>,
     /// The directories both sides have.
     shared: Vec<PathBuf>,
+    /// What commands leave for the CLI, where it has to be brought over.
+    left: Option<Left>,
     /// The threads for what may block.
     workers: Arc<Workers>,
     /// Tells which stand-in says something.
@@ -82,10 +85,11 @@ impl Sessions {
         borders: Borders,
         env_allow: Vec<String>,
         shared: Vec<PathBuf>,
+        left: Option<Left>,
     ) -> Result<Arc<Self>, AnchorError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(AnchorError::errno("make an epoll"))?;
         let (workers, heard, next) = (Arc::default(), Mutex::default(), AtomicU64::new(0));
-        let sessions = Arc::new(Self { client, borders, env_allow, shared, workers, epoll, heard, next });
+        let sessions = Arc::new(Self { client, borders, env_allow, shared, left, workers, epoll, heard, next });
         let own = Arc::clone(&sessions);
         let ears = std::thread::Builder::new().name("stand-ins".into());
         ears.spawn(move || own.attend()).map_err(AnchorError::io("start a thread"))?;
@@ -193,6 +197,7 @@ impl Sessions {
     }
 
     fn spawn(self: &Arc<Self>, one: &Arc<StandIn>, said: Introduction, errors: &Errors) -> Result<u64, AnchorError> {
+        let left = self.left.as_ref().and_then(|left| Some((left.clone(), left.file(&said.argv)?)));
         let crossing = self.borders.cross(said.fds, self.client.is_copied())?;
         let spawn = Spawn {
             id: 0,
@@ -210,18 +215,21 @@ impl Sessions {
         let borrowed: Vec<_> = crossing.fds.iter().map(AsFd::as_fd).collect();
         let (own, one, errors) = (Arc::clone(self), Arc::clone(one), Arc::clone(errors));
         let tell = move |event| own.tell(&one, &errors, &said.cwd, event);
-        if crossing.pumps.is_empty() {
+        if crossing.pumps.is_empty() && left.is_none() {
             return Ok(self.client.spawn_heard(spawn, &borrowed, tell)?);
         }
         // what is copied is waited for, and so in a thread of its own, where its events stay in their order
         let (sender, events) = channel();
-        let pumps = crossing.pumps;
+        let (pumps, client) = (crossing.pumps, self.client.clone());
         let work = move || {
             for event in events {
                 if matches!(event, CommandEvent::Exited(..)) {
                     for pump in &pumps {
                         pump.flush();
                     }
+                }
+                if let (CommandEvent::Exited(Status::Exited(0), _), Some((left, file))) = (&event, &left) {
+                    left.bring(&client, file);
                 }
                 tell(event);
             }

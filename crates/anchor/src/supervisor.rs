@@ -6,6 +6,7 @@ use crate::filter::Ticket;
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
+use crate::shared::{self, Left};
 use crate::sys::{self, Forked};
 use crate::{AnchorError, SupervisorConfig, tree};
 use hmz_api::launch::BoxAddress;
@@ -94,8 +95,9 @@ fn start(
     })?;
     sys::wake_here(listener.as_fd());
     let client = connect(&config.place)?;
+    let left = far_scratch(config, &client)?;
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
-    let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec())?;
+    let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec(), left)?;
     let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client: client.clone(), sessions };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
@@ -105,6 +107,18 @@ fn start(
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
         _ => leave_streams().map(|()| client),
     }
+}
+
+/// Where the box does not have the scratch directory that is here: makes the session's own there, and says what is brought over.
+fn far_scratch(config: &SupervisorConfig, client: &Client) -> Result<Option<Left>, AnchorError> {
+    if !client.is_copied() {
+        return Ok(None);
+    }
+    let guest = shared::guest_of(&config.place.link);
+    if let Some(dir) = config.env.get("TMPDIR").filter(|dir| Path::new(dir).starts_with(&config.place.scratch)) {
+        shared::make(client, &guest, dir)?;
+    }
+    Ok(Some(Left { marks: config.policy.leaves.clone(), scratch: config.place.scratch.clone().into(), guest }))
 }
 
 /// Lets go of the CLI's input and output, so that their other ends see when the CLI closes them. A terminal is kept, to

@@ -149,7 +149,9 @@ fn on_streams(
     signals: &SignalFd,
 ) -> Result<Result<Status, i32>, AnchorError> {
     let real = |dir: &String| std::fs::canonicalize(dir).map_err(AnchorError::io("find a directory of the box"));
-    let shared: Vec<PathBuf> = [&address.workdir, &address.scratch].into_iter().map(real).collect::<Result<_, _>>()?;
+    // what is copied crosses whatever the box has of it
+    let both = if client.is_copied() { Vec::new() } else { vec![&address.workdir, &address.scratch] };
+    let shared: Vec<PathBuf> = both.into_iter().map(real).collect::<Result<_, _>>()?;
     let borders = Borders::new(&shared, std::process::id() as i32)?;
     let own = [stdin().try_clone_to_owned(), stdout().try_clone_to_owned(), rustix::stdio::stderr().try_clone_to_owned()];
     let given = (0..).zip(own).filter_map(|(n, fd)| fd.ok().map(|fd| (n, fd))).collect();

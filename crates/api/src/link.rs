@@ -1,6 +1,7 @@
 //! How one who works in a box reaches its guest: data that is handed from a driver to a session, possibly in another
 //! process. It says how to open a connection and holds none.
 
+use crate::way::Reach;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +80,26 @@ pub enum Dial {
         /// What is executed in it.
         argv: Vec<String>,
     },
+    /// The same on a daemon that may be of another machine.
+    Daemon {
+        /// How it is reached, and what is executed.
+        reach: Reach,
+        /// The container's id.
+        container: String,
+        /// The whole environment of a program that is needed on the way, as ssh may be.
+        env: BTreeMap<String, String>,
+    },
+}
+
+impl Link {
+    /// The guest's own program in the box, where the way there names it.
+    pub fn guest(&self) -> Option<&str> {
+        match self {
+            Self::Stream(StreamLink { dial: Dial::Engine { argv, .. }, .. }) => argv.first().map(String::as_str),
+            Self::Stream(StreamLink { dial: Dial::Daemon { reach, .. }, .. }) => reach.argv.first().map(String::as_str),
+            _ => None,
+        }
+    }
 }
 
 /// What the two ends of a stream prove to have: 256 bits. It is in no argument, label, log or message: its `Debug` says

@@ -8,6 +8,7 @@ pub(crate) mod admission;
 pub(crate) mod api;
 pub(crate) mod arguments;
 pub(crate) mod capacity;
+mod carry;
 pub(crate) mod container;
 mod context;
 mod credentials;
@@ -18,7 +19,7 @@ mod gpus;
 pub(crate) mod holder;
 mod image;
 pub(crate) mod labels;
-mod life;
+pub(crate) mod life;
 pub(crate) mod names;
 mod road;
 pub(crate) mod session;
@@ -28,6 +29,7 @@ mod tunnel;
 mod watch;
 mod way;
 
+pub use carry::carry;
 pub use endpoint::{config_dir, resolve_local};
 pub use way::{NoHosts, SavedHosts};
 
@@ -72,8 +74,6 @@ pub struct DockerIdentity {
     pub sockets: PathBuf,
     /// Hosts saved as ssh runtimes, which endpoints name.
     pub hosts: Arc<dyn SavedHosts>,
-    /// Whether boxes are made on daemons of other machines: whoever works in them has to have a way there.
-    pub elsewhere: bool,
     /// Time here. Ages go by the daemon's clock and not by this one.
     pub clock: SharedClock,
 }
@@ -100,6 +100,8 @@ pub struct DockerDriver {
     who: DockerIdentity,
     limits: Limits,
     spoken: Mutex<HashMap<Way, Spoken>>,
+    /// The first road of each way, which holds the sockets here: their paths are the way's own.
+    first: Mutex<HashMap<Way, Arc<Road>>>,
     endings: ending::Endings,
 }
 
@@ -120,11 +122,22 @@ impl DockerDriver {
 
     /// A driver with ages and deadlines of its own.
     pub fn with_limits(who: DockerIdentity, limits: Limits) -> Self {
-        Self { who, limits, spoken: Mutex::default(), endings: ending::Endings::default() }
+        Self { who, limits, spoken: Mutex::default(), first: Mutex::default(), endings: ending::Endings::default() }
     }
 
     fn spoken(&self) -> MutexGuard<'_, HashMap<Way, Spoken>> {
         self.spoken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A road of a way. Of two that want one at once both have the same sockets here.
+    fn road(&self, way: &Way) -> Result<Arc<Road>, String> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = first.get(way) {
+            return there.again(way);
+        }
+        let made = Arc::new(Road::new(way, &self.who.sockets)?);
+        first.insert(way.clone(), Arc::clone(&made));
+        Ok(made)
     }
 
     /// The daemon of a target.
@@ -141,15 +154,7 @@ impl DockerDriver {
         let Spoken { api, machine, bringing } = match known {
             Some(spoken) if !anew => spoken,
             known => {
-                // an ssh that is there stays
-                let road = known.as_ref().map(|s| Arc::clone(s.api.road())).filter(|road| matches!(**road, Road::Ssh(_)));
-                let road = match road {
-                    Some(road) => road,
-                    None => {
-                        let road = Road::new(&way, &self.who.sockets);
-                        Arc::new(road.map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?)
-                    }
-                };
+                let road = self.road(&way).map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?;
                 let api = Api::new(road, address, self.limits.call);
                 let api = match api.clone().negotiate().await {
                     Ok(api) => api,
@@ -167,11 +172,11 @@ impl DockerDriver {
                     None => Default::default(),
                 };
                 let spoken = Spoken { api, machine, bringing };
-                self.spoken().insert(way, spoken.clone());
+                self.spoken().insert(way.clone(), spoken.clone());
                 spoken
             }
         };
-        Ok(Session { api, machine, bringing, target, who: &self.who, limits: &self.limits })
+        Ok(Session { api, way, machine, bringing, target, who: &self.who, limits: &self.limits })
     }
 }
 
@@ -184,11 +189,6 @@ impl Driver for DockerDriver {
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
         let session = self.session(target).await?;
-        if !self.who.elsewhere && !session.is_here().await? {
-            let (at, address) = (session.at(), session.api.address());
-            let text = format!("{at} is at {address}, which is another machine: an environment there cannot be worked in yet");
-            return Err(DriverError::Refused(text));
-        }
         admission::admit(&session, wants).await
     }
 

@@ -2,6 +2,7 @@
 
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::RuntimeRef;
+use hmz_api::way::Reach;
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -109,8 +110,10 @@ pub struct Started {
     pub name: String,
     /// Its pid 1 as its daemon's machine sees it.
     pub pid: i32,
-    /// A socket here that leads to its daemon, as `unix:///PATH`, when that is another machine: the only way to its guest.
-    pub daemon: Option<String>,
+    /// Of a swarm: the name of the node it is on.
+    pub node: Option<String>,
+    /// How its guest is reached, when that is not by the socket in the directory it was given.
+    pub reach: Option<Reach>,
 }
 
 /// What a container of ours is for.

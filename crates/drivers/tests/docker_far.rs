@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Corner, Hosts, until, want};
+use hmz_api::way::Way;
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::{Admitted, BoxSpec, BoxState, Driver, DriverError, RemoveOutcome};
 use std::collections::BTreeMap;
@@ -102,7 +103,12 @@ async fn a_life(far: &Far) {
     assert!(matches!(admitted, Admitted::Held(_)), "{admitted:?}");
     let started = driver.start(target, &spec).await.unwrap();
     // the socket it is reached at leads to its daemon, for whoever speaks to it
-    let daemon = started.daemon.clone().expect("a daemon elsewhere");
+    let reach = started.reach.clone().expect("a daemon elsewhere");
+    let near = match (&reach.near, &reach.way) {
+        (Some(near), _) | (None, Way::Unix(near)) => near,
+        other => panic!("{other:?}"),
+    };
+    let daemon = format!("unix://{}", near.display());
     let id = started.id.clone();
     let ask = move || Command::new("docker").args(["-H", &daemon, "inspect", "--format", "{{.Name}}", &id]).output();
     let out = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();
@@ -112,7 +118,7 @@ async fn a_life(far: &Far) {
     let owner = std::fs::metadata(&told).unwrap();
     assert_eq!((owner.uid(), owner.gid()), (1234, 2345), "it is its directory's owner");
     let told = std::fs::read_to_string(told).unwrap();
-    for line in ["arg /.hmz/hmz", "arg guest", "arg 77", "pid 1", "env USER=hmz", "CapEff: 0000000000000000"] {
+    for line in ["arg /.hmz/hmz", "arg guest", "arg --channel", "arg 77", "pid 1", "env USER=hmz", "CapEff: 0000000000000000"] {
         assert!(told.lines().any(|l| l == line), "{line} in {told}");
     }
     let listed = driver.list(target).await.unwrap();
@@ -322,19 +328,6 @@ async fn a_volume_that_is_not_whole_is_never_used() {
     for volume in [&half, &used] {
         far.docker(&["volume", "rm", volume]);
     }
-}
-
-#[tokio::test]
-async fn a_daemon_elsewhere_is_refused_where_nobody_can_work_there() {
-    let far = Far::new();
-    let driver = DockerDriver::new(DockerIdentity { elsewhere: false, ..far.corner.identity() });
-    let error = driver.admit(&far.corner.target, &[want(&far.corner.key("box"))]).await.unwrap_err();
-    let words = format!(
-        "{} is at tcp://{}, which is another machine: an environment there cannot be worked in yet",
-        far.corner.target.runtime.at(),
-        far.place["tcp"]
-    );
-    assert_eq!(error, DriverError::Refused(words));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod common;
 use common::{Corner, Hosts, until, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::{Backend, RuntimeRef};
+use hmz_api::way::Way;
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::swarm::SwarmDriver;
@@ -157,8 +158,15 @@ async fn a_life(node: &str, daemon: &str) {
     let want = Want { cpus: Some(Cpus::from_millis(250)), memory, ..want(&key) };
     let started = swarm.up(&driver, &mut spec, want).await.unwrap();
     assert_eq!(swarm.node_of(&started.name), node);
+    assert_eq!(started.node.as_deref(), Some(node));
     // the socket it is reached at leads to the node's daemon
-    let at = started.daemon.clone().expect("a node's daemon");
+    let reach = started.reach.clone().expect("a node's daemon");
+    let at = match (&reach.near, &reach.way) {
+        (Some(near), _) => near.clone(),
+        (None, Way::Unix(socket)) => socket.clone(),
+        other => panic!("{other:?}"),
+    };
+    let at = format!("unix://{}", at.display());
     let id = started.id.clone();
     let ask = move || Command::new("docker").args(["-H", &at, "inspect", "--format", "{{.Id}}", &id]).output();
     let out = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();

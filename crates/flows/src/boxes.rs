@@ -4,6 +4,7 @@ use hmz_api::Error;
 use hmz_api::launch::BoxAddress;
 use hmz_wire::Client;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tokio::sync::mpsc;
 
 /// A box and the connection that keeps it.
@@ -52,6 +53,26 @@ impl Boxes {
         match self.places.get(role) {
             Some(place) => connect(&place.address, false).await.is_ok(),
             None => false,
+        }
+    }
+
+    /// Whether a CLI that runs here can work in the directory of a role's box: on this kernel they are one, and elsewhere that
+    /// is proved.
+    ///
+    /// # Errors
+    /// It is another, or that cannot be told, in one sentence.
+    pub(crate) async fn has_workdir(&self, role: &str) -> Result<(), Error> {
+        let Some(place) = self.places.get(role).filter(|place| place.client.is_copied()).cloned() else { return Ok(()) };
+        let (dir, used) = (place.address.workdir.clone(), place.address.used.clone());
+        let proof = move || hmz_anchor::shared::is_same(&place.client, &place.address.link, Path::new(&place.address.workdir));
+        match tokio::task::spawn_blocking(proof).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Error::refused(format!(
+                "its harness runs here, and {dir} on {used} is not the directory of that path here, which it has to be, since \
+                 files are not copied yet"
+            ))),
+            Ok(Err(e)) => Err(e.into()),
+            Err(e) => Err(Error::failed(format!("a proof was given up: {e}"))),
         }
     }
 

@@ -181,6 +181,7 @@ async fn work(
                 .agent
                 .works_in(&launch.caller, &place.address, &programs)
                 .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+            boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
         }
         for (role, player) in &players {
             let about = About {

@@ -7,6 +7,7 @@
 
 mod channel;
 mod fence;
+mod file;
 mod init;
 mod programs;
 mod session;
@@ -36,6 +37,7 @@ enum Task {
     First(Arguments),
     Connect(PathBuf),
     Serve,
+    File(file::Asked),
 }
 
 /// Why it does not.
@@ -49,12 +51,18 @@ enum UsageError {
     Lease,
     #[error("--user is UID:GID")]
     User,
+    #[error("file takes make DIR, show FILE, prove FILE HERE THERE or remove FILE")]
+    File,
     #[error("unknown argument {0:?}")]
     Unknown(OsString),
 }
 
 fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
     let mut args = args.peekable();
+    if args.next_if(|arg| arg == "file").is_some() {
+        let words: Vec<OsString> = args.collect();
+        return file::Asked::of(&words).map(Task::File).ok_or(UsageError::File);
+    }
     let word = args.next_if(|arg| arg == "connect" || arg == "serve");
     let (mut socket, mut lease, mut channel, mut user) = (None, None, false, None);
     while let Some(arg) = args.next() {
@@ -85,7 +93,8 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
 }
 
 /// The guest: `--socket PATH [--lease SECONDS] [--channel] [--user UID:GID]` as a box's first process, without a lease or with one
-/// of 0 until it is told to end, and as that user, who it need not be yet; `connect --socket PATH` as the relay to it; `serve` where there is none. To be called with the arguments
+/// of 0 until it is told to end, and as that user, who it need not be yet; `connect --socket PATH` as the relay to it; `serve`
+/// where there is none; `file …` for what a session asks of the box's files. To be called with the arguments
 /// after the word `guest`, while the process has one thread.
 ///
 /// It forks a process a connection, and returns in those too. Returns 0 when the lease is over or a signal from outside ended it, 2 for wrong arguments, and 1 when it could not
@@ -101,6 +110,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let done = match task {
         Task::First(arguments) => first(&arguments).map_err(|e| e.to_string()),
         Task::Connect(socket) => channel::connect(&socket).map(|()| ExitCode::SUCCESS).map_err(|e| e.to_string()),
+        Task::File(asked) => file::answer(&asked).map_err(|e| e.to_string()),
         Task::Serve => channel::serve().map(|()| ExitCode::SUCCESS).map_err(|e| e.to_string()),
     };
     done.unwrap_or_else(|e| {

@@ -114,7 +114,7 @@ impl World {
             env,
             cwd: self.place.workdir.clone().into(),
             place: self.place.clone(),
-            policy: ExecPolicy { own: Vec::new(), listings: vec!["ps".into()] },
+            policy: ExecPolicy { own: Vec::new(), listings: vec!["ps".into()], leaves: vec![" && pwd -P >| ".into()] },
             fence: CliFence { write: Vec::new(), read: vec![self.path("cli")] },
             env_allow: vec!["TERM".into(), "LC_*".into(), "FROM_CLI".into()],
         }

@@ -4,6 +4,7 @@ use crate::condition::Conditions;
 use crate::quantity::{Cpus, Memory};
 use crate::reference::RuntimeRef;
 use crate::resource::Kind;
+use crate::way::Reach;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,9 +138,15 @@ pub struct EnvironmentStatus {
     /// The container's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
+    /// Of a swarm: the name of the node its task is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The box's pid 1 as this machine sees it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
+    /// How the box is reached where it is not on this machine's kernel, or has a first process that is not ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
     /// The workdir on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,

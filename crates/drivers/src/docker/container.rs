@@ -75,6 +75,10 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
     };
     let mut entrypoint =
         vec![GUEST_PROGRAM.to_owned(), "guest".to_owned(), "--socket".to_owned(), format!("{GUEST_SOCKET_DIR}/{SOCKET_NAME}")];
+    if place.site.volume.is_some() {
+        // its peers come by an exec, and so from inside
+        entrypoint.push("--channel".to_owned());
+    }
     if let Some(lease) = spec.lease {
         entrypoint.extend(["--lease".to_owned(), lease.as_secs().max(1).to_string()]);
     }
@@ -226,7 +230,6 @@ mod tests {
             docker_config_dir: "/nowhere".into(),
             sockets: "/nowhere".into(),
             hosts: Arc::new(crate::docker::NoHosts),
-            elsewhere: false,
             clock: Arc::new(hmz_api::clock::SystemClock),
         }
     }

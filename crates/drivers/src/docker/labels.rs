@@ -272,7 +272,6 @@ mod tests {
             docker_config_dir: "/nowhere".into(),
             sockets: "/nowhere".into(),
             hosts: Arc::new(crate::docker::NoHosts),
-            elsewhere: false,
             clock: Arc::new(hmz_api::clock::SystemClock),
         }
     }

@@ -4,11 +4,13 @@ use super::api::{Fault, encoded};
 use super::labels::Listed;
 use super::session::Session;
 use super::site::{self, Site};
+use super::way::Way;
 use super::{account, admission, container, gpus, image, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use hmz_api::failpoint;
+use hmz_api::way::Reach;
 use serde_json::Value;
 
 /// How often the name may turn out to be taken by something that is then gone.
@@ -115,16 +117,23 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
     let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
     match state(&raw) {
         BoxState::Running(pid) if pid > 0 => {
-            let daemon = if session.is_here().await? {
-                None
-            } else {
-                let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;
-                Some(format!("unix://{}", socket.display()))
-            };
-            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, daemon }))
+            let reach = if session.is_here().await? { None } else { Some(reach(session, hmz_wire::relay_argv()).await?) };
+            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, node: None, reach }))
         }
         _ => Ok(None),
     }
+}
+
+/// How a box on the daemon is reached by an exec of `argv`.
+///
+/// # Errors
+/// Why there is no way.
+pub async fn reach(session: &Session<'_>, argv: Vec<String>) -> Result<Reach, DriverError> {
+    let near = match &session.way {
+        Way::Unix(_) => None,
+        _ => Some(session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?),
+    };
+    Ok(Reach { way: session.way.clone(), near, argv })
 }
 
 fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {

@@ -2,10 +2,10 @@
 
 use super::tls;
 use super::tunnel::Tunnel;
-use super::way::Way;
+use super::way::{TlsFiles, Way};
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -25,7 +25,7 @@ pub enum Road {
     /// At a socket here.
     Unix(PathBuf),
     /// At a port.
-    Tcp(Port, Relay),
+    Tcp(Port, Arc<Relay>),
     /// Through an ssh of our own.
     Ssh(Box<Tunnel>),
 }
@@ -43,6 +43,7 @@ pub struct Port {
 /// A socket here that leads to a port, for programs of ours that speak to the daemon themselves.
 pub struct Relay {
     dir: PathBuf,
+    port: Arc<Mutex<Port>>,
     up: tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
@@ -74,8 +75,9 @@ impl Road {
             Way::Unix(path) => Self::Unix(path.clone()),
             Way::Tcp { host, port, tls } => {
                 let dir = own(sockets, &format!("{way:?}"));
-                let tls = tls.as_ref().map(tls::config).transpose()?;
-                Self::Tcp(Port { host: host.clone(), port: *port, tls }, Relay { dir, up: tokio::sync::Mutex::default() })
+                let port = Port::of(host, *port, tls.as_ref())?;
+                let relay = Relay { dir, port: Arc::new(Mutex::new(port.clone())), up: tokio::sync::Mutex::default() };
+                Self::Tcp(port, Arc::new(relay))
             }
             Way::Ssh(host) => Self::Ssh(Box::new(Tunnel::new(host.clone(), own(sockets, &format!("{way:?}"))))),
         })
@@ -101,8 +103,25 @@ impl Road {
         match self {
             Self::Unix(path) => Ok(path.clone()),
             Self::Ssh(tunnel) => tunnel.socket().await,
-            Self::Tcp(port, relay) => relay.socket(port).await,
+            Self::Tcp(_, relay) => relay.socket().await,
         }
+    }
+
+    /// The road of the same way anew, with its files read again. What has sockets here keeps them: an ssh that is there stays, and
+    /// a socket that leads to a port leads there on the new road.
+    ///
+    /// # Errors
+    /// As for [`Road::new`].
+    pub fn again(self: &Arc<Self>, way: &Way) -> Result<Arc<Self>, String> {
+        Ok(match (&**self, way) {
+            (Self::Ssh(_), _) => Arc::clone(self),
+            (Self::Tcp(_, relay), Way::Tcp { host, port, tls }) => {
+                let port = Port::of(host, *port, tls.as_ref())?;
+                *relay.port.lock().unwrap_or_else(PoisonError::into_inner) = port.clone();
+                Arc::new(Self::Tcp(port, Arc::clone(relay)))
+            }
+            _ => Arc::new(Self::new(way, Path::new("/"))?),
+        })
     }
 
     /// Why a connection ended, with what the way there says of it.
@@ -122,6 +141,10 @@ fn own(sockets: &Path, way: &str) -> PathBuf {
 }
 
 impl Port {
+    fn of(host: &str, port: u16, tls: Option<&TlsFiles>) -> Result<Self, String> {
+        Ok(Self { host: host.to_owned(), port, tls: tls.map(tls::config).transpose()? })
+    }
+
     async fn connect(&self) -> Result<Box<dyn Stream>, String> {
         let Self { host, port, tls } = self;
         let at = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -138,7 +161,7 @@ impl Port {
 }
 
 impl Relay {
-    async fn socket(&self, port: &Port) -> Result<PathBuf, String> {
+    async fn socket(&self) -> Result<PathBuf, String> {
         let path = self.dir.join("s");
         let mut up = self.up.lock().await;
         if up.as_ref().is_some_and(|task| !task.is_finished()) {
@@ -147,10 +170,10 @@ impl Relay {
         private(&self.dir)?;
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let port = port.clone();
+        let port = Arc::clone(&self.port);
         *up = Some(tokio::spawn(async move {
             while let Ok((mut here, _)) = listener.accept().await {
-                let port = port.clone();
+                let port = port.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 tokio::spawn(async move {
                     // one that cannot be connected is closed, and whoever asked sees that
                     if let Ok(mut there) = port.connect().await {

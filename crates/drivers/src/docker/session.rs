@@ -4,6 +4,7 @@ use super::api::{Api, Fault, encoded};
 use super::capacity::{Gpus, Total};
 use super::labels::Listed;
 use super::road::Road;
+use super::way::Way;
 use super::{DockerIdentity, Limits, gpus, labels, names};
 use crate::error::DriverError;
 use crate::types::{BoxKey, Facts, Target};
@@ -76,6 +77,8 @@ impl Machine {
 pub struct Session<'a> {
     /// The connection.
     pub api: Api,
+    /// How it is made.
+    pub way: Way,
     /// What the daemon said last of its machine.
     pub machine: Arc<Mutex<Option<Machine>>>,
     /// Held by whoever brings it a guest.

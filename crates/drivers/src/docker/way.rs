@@ -7,6 +7,7 @@ use crate::error::DriverError;
 use crate::types::Target;
 use async_trait::async_trait;
 use hmz_api::kinds::{Endpoint, RuntimeSpec, SshAddress};
+pub use hmz_api::way::{SshHost, TlsFiles, Way};
 use std::path::PathBuf;
 
 /// Hosts that are saved as ssh runtimes.
@@ -26,85 +27,45 @@ impl SavedHosts for NoHosts {
     }
 }
 
-/// How a daemon is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// At a socket here.
-    Unix(PathBuf),
-    /// At a port.
-    Tcp {
-        /// A name or an address.
-        host: String,
-        /// The port.
-        port: u16,
-        /// With TLS.
-        tls: Option<TlsFiles>,
-    },
-    /// At the socket of a host of ssh.
-    Ssh(SshHost),
-}
-
-/// What TLS is made with.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TlsFiles {
-    /// The authority the daemon's certificate has to be of.
-    pub ca: Option<PathBuf>,
-    /// Our certificate and its key.
-    pub own: Option<(PathBuf, PathBuf)>,
-    /// Whether any certificate will do, as a context may say.
-    pub unverified: bool,
-}
-
-/// A host as ssh is told of it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SshHost {
-    /// Where to.
-    pub to: String,
-    /// Options before it: nothing of ours.
-    pub options: Vec<String>,
-}
-
-impl SshHost {
-    /// A host by its address alone: the rest is what ssh's own configuration says.
-    fn at(address: &SshAddress) -> Self {
-        let mut options = Vec::new();
-        if let Some(user) = &address.user {
-            options.extend(["-l".to_owned(), user.clone()]);
-        }
-        if let Some(port) = address.port {
-            options.extend(["-p".to_owned(), port.to_string()]);
-        }
-        Self { to: address.host.clone(), options }
+/// A host by its address alone: the rest is what ssh's own configuration says.
+fn host_at(address: &SshAddress) -> SshHost {
+    let mut options = Vec::new();
+    if let Some(user) = &address.user {
+        options.extend(["-l".to_owned(), user.clone()]);
     }
-
-    /// A saved host, with everything that was saved of it.
-    fn saved(spec: &RuntimeSpec) -> Option<Self> {
-        let mut options = Vec::new();
-        if let Some(config) = &spec.config {
-            options.extend(["-F".to_owned(), config.clone()]);
-        }
-        if let Some(user) = &spec.user {
-            options.extend(["-l".to_owned(), user.clone()]);
-        }
-        if let Some(port) = spec.port {
-            options.extend(["-p".to_owned(), port.to_string()]);
-        }
-        let to = spec.alias.as_ref().or(spec.host.as_ref())?.clone();
-        let mut option = |name: &str, value: &str| options.extend(["-o".to_owned(), format!("{name}={}", quoted(value))]);
-        if let (Some(host), true) = (&spec.host, spec.alias.is_some()) {
-            option("HostName", host);
-        }
-        if let Some(file) = &spec.identity_file {
-            option("IdentityFile", file);
-        }
-        if let Some(jump) = &spec.proxy_jump {
-            option("ProxyJump", jump);
-        }
-        for (name, value) in &spec.options {
-            option(name, value);
-        }
-        Some(Self { to, options })
+    if let Some(port) = address.port {
+        options.extend(["-p".to_owned(), port.to_string()]);
     }
+    SshHost { to: address.host.clone(), options }
+}
+
+/// A saved host, with everything that was saved of it.
+fn saved_host(spec: &RuntimeSpec) -> Option<SshHost> {
+    let mut options = Vec::new();
+    if let Some(config) = &spec.config {
+        options.extend(["-F".to_owned(), config.clone()]);
+    }
+    if let Some(user) = &spec.user {
+        options.extend(["-l".to_owned(), user.clone()]);
+    }
+    if let Some(port) = spec.port {
+        options.extend(["-p".to_owned(), port.to_string()]);
+    }
+    let to = spec.alias.as_ref().or(spec.host.as_ref())?.clone();
+    let mut option = |name: &str, value: &str| options.extend(["-o".to_owned(), format!("{name}={}", quoted(value))]);
+    if let (Some(host), true) = (&spec.host, spec.alias.is_some()) {
+        option("HostName", host);
+    }
+    if let Some(file) = &spec.identity_file {
+        option("IdentityFile", file);
+    }
+    if let Some(jump) = &spec.proxy_jump {
+        option("ProxyJump", jump);
+    }
+    for (name, value) in &spec.options {
+        option(name, value);
+    }
+    Some(SshHost { to, options })
 }
 
 /// A value as ssh's configuration has it: in quotes when a space is in it.
@@ -139,9 +100,9 @@ pub async fn resolve(target: &Target, who: &DockerIdentity) -> Result<(Way, Stri
             });
             Way::Tcp { host, port, tls }
         }
-        Endpoint::Ssh(address) => Way::Ssh(SshHost::at(&address)),
+        Endpoint::Ssh(address) => Way::Ssh(host_at(&address)),
         Endpoint::Saved(name) => {
-            let found = who.hosts.find(&name).await.and_then(|spec| SshHost::saved(&spec));
+            let found = who.hosts.find(&name).await.and_then(|spec| saved_host(&spec));
             let host = found.ok_or_else(|| DriverError::Refused(format!("{at}: ssh:{name}: ssh host '{name}' not found")))?;
             Way::Ssh(host)
         }
@@ -178,7 +139,7 @@ pub fn of_docker_host(text: &str, tls: Option<TlsFiles>) -> Option<Way> {
     }
     match text.trim_end_matches('/').parse().ok()? {
         Endpoint::Unix(path) => Some(Way::Unix(path.into())),
-        Endpoint::Ssh(address) => Some(Way::Ssh(SshHost::at(&address))),
+        Endpoint::Ssh(address) => Some(Way::Ssh(host_at(&address))),
         _ => None,
     }
 }
@@ -200,13 +161,13 @@ mod tests {
             config: Some("/cfg".into()),
             ..RuntimeSpec::default()
         };
-        let host = SshHost::saved(&spec).unwrap();
+        let host = saved_host(&spec).unwrap();
         let words =
             "-F|/cfg|-l|me|-p|2222|-o|HostName=10.0.0.1|-o|IdentityFile=\"/my keys/k\"|-o|ProxyJump=hop|-o|Compression=yes";
         assert_eq!((host.to.as_str(), host.options.join("|").as_str()), ("far", words));
-        let bare = SshHost::saved(&RuntimeSpec { host: Some("h".into()), ..RuntimeSpec::default() }).unwrap();
+        let bare = saved_host(&RuntimeSpec { host: Some("h".into()), ..RuntimeSpec::default() }).unwrap();
         assert_eq!((bare.to.as_str(), bare.options.len()), ("h", 0));
-        assert_eq!(SshHost::saved(&RuntimeSpec::default()), None);
+        assert_eq!(saved_host(&RuntimeSpec::default()), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::service::{AS, OURS, WHOLE};
 use crate::docker::api::{Fault, encoded};
 use crate::docker::container::User;
 use crate::docker::session::Session;
-use crate::docker::{DockerDriver, account, site};
+use crate::docker::{DockerDriver, account, life, site};
 use crate::error::DriverError;
 use crate::types::{BoxSpec, Started, Target};
 use bytes::Bytes;
@@ -53,9 +53,8 @@ pub async fn reach(
     let container = task.container.clone().unwrap_or_default();
     bring(manager, &session, spec, &container).await.map_err(unreached)?;
     failpoint::pass("swarm.guest");
-    let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;
-    let daemon = Some(format!("unix://{}", socket.display()));
-    Ok(Started { id: container, name: service.name.clone(), pid: task.pid, daemon })
+    let reach = Some(life::reach(&session, hmz_wire::relay_argv()).await?);
+    Ok(Started { id: container, name: service.name.clone(), pid: task.pid, node: Some(hostname.clone()), reach })
 }
 
 /// The daemon of a node.

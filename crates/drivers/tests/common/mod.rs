@@ -48,7 +48,6 @@ impl Corner {
             docker_config_dir: self.dir.path().join("docker-config"),
             sockets: self.dir.path().join("d"),
             hosts: Arc::new(hmz_drivers::docker::NoHosts),
-            elsewhere: true,
             clock: Arc::new(SystemClock),
         }
     }

@@ -1,10 +1,13 @@
 //! A fresh stream to a guest, opened as a [`Dial`] says.
 
+use super::carry::{CARRIED, Carried};
 use super::engine;
 use hmz_api::link::Dial;
+use hmz_api::way::Way;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,33 +41,60 @@ impl Dialed {
             Dial::Program { argv, env } => {
                 let (program, arguments) =
                     argv.split_first().ok_or_else(|| io::Error::other("the way to the box names no program"))?;
-                let (ours, theirs) = UnixStream::pair()?;
-                ours.set_write_timeout(Some(patience))?;
-                let output = OwnedFd::from(theirs.try_clone()?);
                 let mut command = Command::new(program);
-                command.args(arguments).env_clear().envs(env).current_dir("/");
-                command.stdin(OwnedFd::from(theirs)).stdout(output).stderr(Stdio::piped());
-                let mut child = command.spawn().map_err(|e| io::Error::new(e.kind(), format!("{program}: {e}")))?;
-                let complaint = Arc::new(Mutex::new(Vec::new()));
-                let heard = Arc::clone(&complaint);
-                let listener = child.stderr.take().map(|mut errors| {
-                    std::thread::Builder::new().name("complaints".into()).stack_size(64 << 10).spawn(move || {
-                        let mut buffer = [0; 1024];
-                        while let Ok(len @ 1..) = errors.read(&mut buffer) {
-                            let mut kept = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                            let room = COMPLAINT.saturating_sub(kept.len()).min(len);
-                            kept.extend_from_slice(&buffer[..room]);
-                        }
-                    })
-                });
-                let listener = listener.transpose().ok().flatten();
-                Ok(Self { socket: ours, framed: None, program: Some(Program { child, complaint, listener }) })
+                command.args(arguments).env_clear().envs(env);
+                Self::by(command, program, patience)
             }
             Dial::Engine { endpoint, container, argv } => {
-                let socket = engine::exec(endpoint, container, argv, patience)?;
-                Ok(Self { socket, framed: Some(engine::Deframer::default()), program: None })
+                Ok(Self::of(engine::exec(engine::socket(endpoint)?, container, argv, patience)?))
+            }
+            Dial::Daemon { reach, container, env } => {
+                if let Way::Unix(socket) = &reach.way {
+                    return Ok(Self::of(engine::exec(socket, container, &reach.argv, patience)?));
+                }
+                if let Some(near) = &reach.near {
+                    match engine::exec(near, container, &reach.argv, patience) {
+                        Ok(socket) => return Ok(Self::of(socket)),
+                        // whoever made it is gone, and its way with it
+                        Err(e) if is_nobody(&e) => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                // whoever opens a link is a program that can carry one too
+                let mut command = Command::new("/proc/self/exe");
+                let carried = Carried { way: reach.way.clone(), container: container.clone(), argv: reach.argv.clone() };
+                let carried = serde_json::to_string(&carried).map_err(io::Error::other)?;
+                command.arg0("hmz").arg("carry").env_clear().envs(env).env(CARRIED, carried);
+                Self::by(command, "hmz carry", patience)
             }
         }
+    }
+
+    fn of(socket: UnixStream) -> Self {
+        Self { socket, framed: Some(engine::Deframer::default()), program: None }
+    }
+
+    /// The stream that a program carries.
+    fn by(mut command: Command, name: &str, patience: Duration) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(patience))?;
+        let output = OwnedFd::from(theirs.try_clone()?);
+        command.current_dir("/").stdin(OwnedFd::from(theirs)).stdout(output).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?;
+        let complaint = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&complaint);
+        let listener = child.stderr.take().map(|mut errors| {
+            std::thread::Builder::new().name("complaints".into()).stack_size(64 << 10).spawn(move || {
+                let mut buffer = [0; 1024];
+                while let Ok(len @ 1..) = errors.read(&mut buffer) {
+                    let mut kept = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    let room = COMPLAINT.saturating_sub(kept.len()).min(len);
+                    kept.extend_from_slice(&buffer[..room]);
+                }
+            })
+        });
+        let listener = listener.transpose().ok().flatten();
+        Ok(Self { socket: ours, framed: None, program: Some(Program { child, complaint, listener }) })
     }
 
     /// A handle that cuts it from another thread, and the half that writes.
@@ -92,6 +122,12 @@ impl Dialed {
         };
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
+}
+
+/// Whether an error says that nobody is at the other end of a socket, or that it leads nowhere.
+fn is_nobody(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof)
 }
 
 impl Program {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// Longest answer, head or body, in bytes.
@@ -14,12 +15,20 @@ fn wrong(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
+/// The socket of an endpoint.
+///
+/// # Errors
+/// When it is none here.
+pub(crate) fn socket(endpoint: &str) -> io::Result<&Path> {
+    let path = endpoint.strip_prefix("unix://").ok_or_else(|| wrong(format!("{endpoint}: only unix:// is reached from here")))?;
+    Ok(Path::new(path))
+}
+
 /// Executes `argv` in a container as its user; the stream to it.
 ///
 /// # Errors
 /// When the daemon is not there, is silent for `patience`, or says no.
-pub(crate) fn exec(endpoint: &str, container: &str, argv: &[String], patience: Duration) -> io::Result<UnixStream> {
-    let path = endpoint.strip_prefix("unix://").ok_or_else(|| wrong(format!("{endpoint}: only unix:// is reached from here")))?;
+pub(crate) fn exec(path: &Path, container: &str, argv: &[String], patience: Duration) -> io::Result<UnixStream> {
     if container.is_empty() || !container.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
         return Err(wrong("the name of a container has letters, digits, dots, dashes and underscores"));
     }
@@ -36,13 +45,13 @@ pub(crate) fn exec(endpoint: &str, container: &str, argv: &[String], patience: D
 
 /// Makes a request; its connection and the answer's body, which an upgrade has none of.
 fn request(
-    path: &str,
+    path: &Path,
     what: &str,
     body: &serde_json::Value,
     upgrade: bool,
     patience: Duration,
 ) -> io::Result<(UnixStream, Vec<u8>)> {
-    let mut socket = UnixStream::connect(path).map_err(|e| io::Error::new(e.kind(), format!("{path}: {e}")))?;
+    let mut socket = UnixStream::connect(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
     socket.set_read_timeout(Some(patience))?;
     socket.set_write_timeout(Some(patience))?;
     let body = body.to_string();
@@ -171,8 +180,7 @@ mod tests {
     fn a_daemon_that_is_none_is_told() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("s");
-        let endpoint = format!("unix://{}", path.display());
-        let ask = |container: &str| exec(&endpoint, container, &[], Duration::from_secs(60)).expect_err("no daemon").to_string();
+        let ask = |container: &str| exec(&path, container, &[], Duration::from_secs(60)).expect_err("no daemon").to_string();
         assert!(ask("c").contains("s: No such file"), "{}", ask("c"));
         assert!(ask("../x").contains("the name of a container"), "{}", ask("../x"));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
@@ -191,6 +199,6 @@ mod tests {
         assert_eq!(ask("c"), "what answers is no docker daemon");
         assert_eq!(ask("c"), "no such thing");
         daemon.join().expect("it ends");
-        assert!(exec("tcp://h:1", "c", &[], Duration::from_secs(1)).expect_err("no").to_string().contains("only unix://"));
+        assert!(socket("tcp://h:1").expect_err("no").to_string().contains("only unix://"));
     }
 }

@@ -5,6 +5,7 @@
 //! is its face. The guest's side is in the guest.
 //! docs/decisions/0008-the-channel.md says why.
 
+mod carry;
 mod client;
 mod dial;
 mod engine;
@@ -15,6 +16,7 @@ mod pace;
 mod pump;
 pub mod terminal;
 
+pub use carry::{CARRIED, Carried, carry};
 pub use pump::write_all;
 
 pub(crate) use client::Channel;

@@ -1,0 +1,60 @@
+//! Carries a stream between this process's standard streams and an exec of a docker daemon's, for whoever cannot reach that
+//! daemon by itself and starts a program for it: that program, once it has a socket that leads there.
+
+use super::engine::{self, Deframer};
+use hmz_api::way::Way;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::path::Path;
+use std::time::Duration;
+
+/// The variable that says what a program of ours is to carry, as JSON of [`Carried`].
+pub const CARRIED: &str = "HMZ_CARRIED";
+
+/// How much is copied at once.
+const PIECE: usize = 64 << 10;
+
+/// What is to be carried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// How the daemon is reached.
+    pub way: Way,
+    /// The container's id.
+    pub container: String,
+    /// What is executed in it.
+    pub argv: Vec<String>,
+}
+
+/// Executes `argv` in a container and copies until that ends, or until this process's standard input does, which ends the
+/// process. `opened` is called when the stream is there. What the exec complained is said on the standard error.
+///
+/// # Errors
+/// When the daemon is not there, is silent for `patience`, or says no.
+pub fn carry(socket: &Path, container: &str, argv: &[String], patience: Duration, opened: impl FnOnce()) -> io::Result<()> {
+    let mut stream = engine::exec(socket, container, argv, patience)?;
+    opened();
+    stream.set_read_timeout(None)?;
+    // whoever holds our standard streams waits as long as it likes
+    stream.set_write_timeout(None)?;
+    let mut there = stream.try_clone()?;
+    std::thread::Builder::new().name("carry".into()).spawn(move || {
+        let mut stdin = io::stdin().lock();
+        let mut buffer = vec![0; PIECE];
+        while let Ok(len @ 1..) = stdin.read(&mut buffer) {
+            if there.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = there.shutdown(Shutdown::Both);
+    })?;
+    let (mut deframer, mut buffer) = (Deframer::default(), vec![0; PIECE]);
+    let mut stdout = io::stdout().lock();
+    while let Ok(len @ 1..) = deframer.read(&mut stream, &mut buffer) {
+        if stdout.write_all(&buffer[..len]).and_then(|()| stdout.flush()).is_err() {
+            break;
+        }
+    }
+    let _ = io::stderr().write_all(deframer.complaint());
+    Ok(())
+}
