@@ -128,3 +128,93 @@ fn an_environment_lives_on_a_worker_until_it_is_deleted() {
     let _ = home.hmz(["delete", "env/box"]).run().ok();
     assert_eq!(swarm.services(), Vec::<String>::new());
 }
+
+const ANSWER: &str = "Fixed: the add() function now returns a + b.";
+
+/// A run of an agent whose CLI is here and whose commands land on the worker `w1`, in a directory both have.
+fn the_main_job(swarm: &Swarm, place: &str) {
+    let provider = Provider::start().script(
+        "main",
+        [
+            Step::call(bash("hostname && uname -s")).saying("Looking around."),
+            Step::call(read("calc.py")),
+            Step::call(edit("calc.py", "return a - b", "return a + b")),
+            Step::call(bash("mkdir -p sub && cd sub && id -u > owner.txt")),
+            Step::call(bash("pwd && cat owner.txt && cat ../calc.py")),
+            Step::say(ANSWER).using(Usage { input: 22, output: 2350, cache_read: 0, cache_write: 0 }),
+        ],
+    );
+    let project = swarm.home.project("p");
+    let task = "Print this machine's hostname and OS, then fix add() in calc.py. [[script:main]]";
+    let mut words = vec!["exec".to_owned(), "-f".into(), "boxed".into(), "-a".into(), "coder=claude/scripted-1:low".into()];
+    words.extend(["-e".into(), format!("box={place}{}", project.path()), "-p".into(), "budget.duration=10m".into(), task.into()]);
+    let mut running = swarm.home.hmz(&words);
+    for (name, value) in support::agent::variables(&provider.url()) {
+        running = running.env(name, value);
+    }
+    let finished = running.env("PATH", support::agent::path()).run().ok();
+    assert_eq!(finished.out(), format!("{ANSWER}\n"), "{finished}");
+    let results = provider.results("main");
+    let tools: Vec<&str> = results.iter().map(|result| result.tool.as_str()).collect();
+    assert_eq!(tools, ["Bash", "Read", "Edit", "Bash", "Bash"], "{results:#?}");
+    assert!(results.iter().all(|result| !result.is_error), "{results:#?}");
+    let (name, system) = results[0].text.split_once('\n').unwrap();
+    assert!(name.len() == 12 && name.bytes().all(|b| b.is_ascii_hexdigit()) && system == "Linux", "{name} {system}");
+    let inner = format!("{}/sub\n0\ndef add(a, b):\n    return a + b", project.path());
+    assert_eq!(results[4].text, inner);
+    assert!(finished.err().contains("coder's harness runs here"), "{finished}");
+    project.assert_fixed();
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn the_real_claude_works_here_and_its_commands_land_on_a_worker() {
+    let swarm = Swarm::new("constraints: [node.hostname==w1]");
+    the_main_job(&swarm, "swarm@c");
+}
+
+#[test]
+fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
+    let mut home = TestHome::new();
+    home.set("DOCKER_HOST", "unix:///nowhere.sock");
+    let mut swarm = Swarm::with(rustix::fs::FlockOperation::LockShared, "", home);
+    // the manager alone may take tasks: how its workers are reached nobody said
+    let at = format!("unix://{}", swarm.place["manager"]);
+    swarm.home.set("DOCKER_HOST", at);
+    let project = swarm.home.project("p");
+    let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments: {box: {image: 'busybox:latest'}}\n  steps:\n    - exec: {environment: box, command: 'hostname >said'}\n";
+    project.write(".hmz/flows/f.yaml", flow);
+    let place = format!("box=swarm{}", project.path());
+    let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir()).run();
+    let said = format!("{run}");
+    if run.code() == 0 {
+        assert_eq!(project.read("said").trim().len(), 12, "{said}");
+    } else {
+        // it landed on a worker, which this user's ssh does not know
+        assert!(said.contains("swarm: could not reach the node w"), "{said}");
+    }
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
+    let swarm = Swarm::new("constraints: [node.labels.zone==c]\ncpus: 100");
+    let project = swarm.home.project("p");
+    let flow = |cpus: &str| format!("apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  environments: {{box: {{cpus: {cpus}}}}}\n  steps:\n    - exec: {{environment: box, command: 'true'}}\n");
+    let exec = |cpus: &str, dir: &str| {
+        project.write(".hmz/flows/f.yaml", &flow(cpus));
+        let place = format!("box=swarm@c{dir}");
+        let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir());
+        let refused = run.run().expect_code(2);
+        swarm.nothing_is_left();
+        refused.err()
+    };
+    let said = exec("101", &project.path());
+    assert!(said.contains("swarm@c has 100 of 100 CPUs free, and 'box' asks for 101"), "{said}");
+    let said = exec("64", &project.path());
+    assert!(said.contains("swarm@c: no node of the swarm has 64 CPUs: its 1 node that may take the task has "), "{said}");
+    assert!(said.contains("(no suitable node ("), "{said}");
+    let said = exec("1", "/srv/only-w1");
+    assert!(said.contains("swarm@c: no directory to give the task on the node it landed on: "), "{said}");
+    swarm.settings("constraints: [node.labels.zone==c]\ngpu_resource: NVIDIA-GPU");
+}
