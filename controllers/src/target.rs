@@ -56,7 +56,7 @@ pub fn known_endpoint(spec: &RuntimeSpec, local: Option<&str>) -> Option<String>
 
 /// Why a runtime is not driven at all, in words.
 pub fn undriven(runtime: &RuntimeRef, driven: bool) -> Option<String> {
-    (!driven).then(|| format!("environments on {} are not supported yet; use docker", runtime.backend))
+    (!driven).then(|| format!("environments on {} are not supported yet; use docker or swarm", runtime.backend))
 }
 
 /// Why nothing can be started on a runtime like this yet, in words.
