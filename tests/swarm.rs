@@ -200,7 +200,11 @@ fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
 fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
     let swarm = Swarm::new("constraints: [node.labels.zone==c]\ncpus: 100");
     let project = swarm.home.project("p");
-    let flow = |cpus: &str| format!("apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  environments: {{box: {{cpus: {cpus}}}}}\n  steps:\n    - exec: {{environment: box, command: 'true'}}\n");
+    let flow = |cpus: &str| {
+        format!(
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  environments: {{box: {{cpus: {cpus}}}}}\n  steps:\n    - exec: {{environment: box, command: 'true'}}\n"
+        )
+    };
     let exec = |cpus: &str, dir: &str| {
         project.write(".hmz/flows/f.yaml", &flow(cpus));
         let place = format!("box=swarm@c{dir}");

@@ -121,7 +121,8 @@ fn a_host_of_ssh_is_saved_and_not_asked_and_a_swarm_is() {
     assert_eq!(ssh.out(), format!("ssh/gpu.1 saved in {}\n", file(&home)));
     assert_eq!(ssh.err(), "hmz runtime add: ssh/gpu.1 is not asked what it has: asking ssh hosts is not supported yet\n");
     let nowhere = ["--endpoint", "unix:///nowhere.sock"];
-    let swarm = home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).args(nowhere).run().expect_code(1);
+    let swarm =
+        home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).args(nowhere).run().expect_code(1);
     let swarm = swarm.says("swarm/c could not be reached: could not ask unix:///nowhere.sock what it has: ");
     assert!(swarm.err().is_empty() || !swarm.err().contains("not supported"), "{swarm}");
     assert_eq!(

@@ -446,3 +446,69 @@ async fn a_task_that_somebody_starts_anew_is_another_box_and_said_so() {
     driver.remove(target, &key).await.unwrap();
     assert_eq!(swarm.left(), Vec::<String>::new());
 }
+
+/// A node nobody hears of; it is mended with the value.
+struct Cut(&'static str);
+
+impl Cut {
+    fn new(node: &'static str) -> Self {
+        Self::testbed("cut", node);
+        Self(node)
+    }
+
+    fn testbed(what: &str, node: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/testbed/swarm");
+        let out = Command::new(script).args([what, node]).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        Self::testbed("mend", self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_box_on_a_node_that_is_cut_off_is_lost_and_its_removal_does_not_wait_for_the_node() {
+    let swarm = Swarm::with(FlockOperation::LockExclusive, |spec| spec.constraints = vec!["node.hostname==w2".into()]);
+    let (driver, target) = (swarm.driver(), &swarm.corner.target);
+    let (key, next) = (swarm.corner.key("box"), swarm.corner.key("next"));
+    let started = swarm.up(&driver, &mut swarm.spec(&key), want(&key)).await.unwrap();
+    let cut = Cut::new("w2");
+    let state = async || driver.list(target).await.unwrap().into_iter().find(|b| b.key.as_ref() == Some(&key)).unwrap().state;
+    until("the swarm gives it up", async || matches!(state().await, BoxState::Exited(_))).await;
+    let ending = driver.ending(target, &started.id).await.unwrap().unwrap();
+    assert_eq!(ending.why.as_deref(), Some("the swarm does not hear of w2 any more, where it ran"));
+    // the one node that could take another is not there
+    let why = swarm.up(&driver, &mut swarm.spec(&next), want(&next)).await.unwrap_err().to_string();
+    assert!(why.contains(": no node of the swarm has node.hostname==w2 (no suitable node ("), "{why}");
+    assert_eq!(driver.remove(target, &key).await.unwrap(), RemoveOutcome::Removed);
+    assert_eq!(swarm.left(), Vec::<String>::new());
+    drop(cut);
+    // it is heard of again, and what ran there ends
+    until("the node is back", async || driver.probe(target).await.is_ok_and(|f| f.nodes == Some(vec!["w2".to_owned()]))).await;
+    let label = format!("label=com.docker.swarm.service.name={}", started.name);
+    until("its container is gone", async || swarm.docker_on("w2", &["ps", "-aq", "--filter", &label]).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_drained_node_takes_its_boxes_away_and_that_is_said() {
+    let swarm = Swarm::with(FlockOperation::LockExclusive, |spec| spec.constraints = vec!["node.role==worker".into()]);
+    let (driver, target) = (swarm.driver(), &swarm.corner.target);
+    let key = swarm.corner.key("box");
+    let started = swarm.up(&driver, &mut swarm.spec(&key), want(&key)).await.unwrap();
+    let node = swarm.node_of(&started.name);
+    swarm.docker(&["node", "update", "--availability", "drain", &node]);
+    let state = async || driver.list(target).await.unwrap().into_iter().find(|b| b.key.as_ref() == Some(&key)).unwrap().state;
+    until("the swarm ends it", async || matches!(state().await, BoxState::Exited(_))).await;
+    let ending = driver.ending(target, &started.id).await.unwrap().unwrap();
+    swarm.docker(&["node", "update", "--availability", "active", &node]);
+    let why = ending.why.unwrap();
+    assert!(
+        why.starts_with("the swarm end") && why.ends_with(&format!("its task on {node}, as it does when a node is drained")),
+        "{why}"
+    );
+    driver.remove(target, &key).await.unwrap();
+    assert_eq!(swarm.left(), Vec::<String>::new());
+}
