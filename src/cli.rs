@@ -1,7 +1,11 @@
 //! The command line as it is typed.
 
+mod declare;
+mod find;
 mod runtime;
 
+pub use declare::{Apply, Diff, What};
+pub use find::{Form, Get, Mark};
 pub use runtime::{
     Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
 };
@@ -32,11 +36,53 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Declare runs, environments, runtimes and flows from manifests
-    #[command(after_help = "Examples:\n  hmz apply -f run.yaml\n  hmz apply -f manifests/\n  cat run.yaml | hmz apply -f -")]
+    #[command(after_help = "Examples:
+  hmz apply -f run.yaml
+  hmz apply -f manifests/ --dry-run
+  hmz apply -f run.yaml --wait --timeout 30m
+  hmz apply -f manifests/ --set team --prune
+  cat run.yaml | hmz apply -f -
+
+A field that no manifest sets and somebody else did stays. Exit status: 0 done, 1 failed, 2 refused; with --wait a run's own.")]
     Apply(Apply),
+    /// Say what apply would do, and do nothing
+    #[command(after_help = "Examples:
+  hmz diff -f run.yaml
+  hmz diff -f manifests/ --set team --prune
+  hmz diff -f manifests/ -o json
+
+Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 3 it could not be found out.")]
+    Diff(Diff),
     /// List resources
-    #[command(after_help = "Examples:\n  hmz get envs\n  hmz get runs -w\n  hmz get run/fix-add -o yaml\n  hmz get all")]
+    #[command(after_help = "Examples:
+  hmz get envs
+  hmz get runs -w
+  hmz get run/fix-add -o yaml
+  hmz get all -l hmz/set=team
+  hmz get envs --field-selector status.used=docker:here --sort-by .spec.cpus
+  hmz get runs -o custom-columns=NAME:.metadata.name,FLOW:.spec.flow
+  hmz get envs -o jsonpath='{range .items[*]}{.metadata.name} {.status.used}{\"\\n\"}{end}'")]
     Get(Get),
+    /// Set labels, or take them away
+    #[command(after_help = "Examples:
+  hmz label env/box team=red
+  hmz label envs a b old- team=blue --overwrite
+  hmz label runs -l team=red done=yes")]
+    Label(Mark),
+    /// Set annotations, or take them away
+    #[command(after_help = "Examples:\n  hmz annotate run/fix-add note='ask Ann'\n  hmz annotate env box note-")]
+    Annotate(Mark),
+    /// Change a resource in $VISUAL or $EDITOR; what cannot be read is not stored
+    #[command(
+        after_help = "Examples:\n  hmz edit env/box\n\nA later apply leaves what is edited here as it is, but for the fields its manifest writes."
+    )]
+    Edit(Named),
+    /// Run the same once more, as a run of its own
+    #[command(after_help = "Examples:\n  hmz rerun run/fix-add\n  hmz rerun fix-add --name fix-add-2")]
+    Rerun(Rerun),
+    /// End runs; what they did so far stays
+    #[command(after_help = "Examples:\n  hmz cancel run/fix-add\n  hmz cancel fix-add other --no-wait")]
+    Cancel(Cancel),
     /// Show one resource with its conditions
     #[command(after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add")]
     Describe(Named),
@@ -83,17 +129,6 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
     Version,
 }
 
-/// `apply`.
-#[derive(Debug, Args)]
-pub struct Apply {
-    /// A manifest, a directory of manifests, or - for standard input
-    #[arg(short, long = "filename", required = true, value_name = "FILE")]
-    pub filename: Vec<PathBuf>,
-    /// How to print what became of each resource
-    #[arg(short, long, value_enum)]
-    pub output: Option<Output>,
-}
-
 /// How a listing is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -105,24 +140,6 @@ pub enum Output {
     Json,
     /// `kind/name`, a line each
     Name,
-}
-
-/// `get`.
-#[derive(Debug, Args)]
-pub struct Get {
-    /// A kind (envs, runs, runtimes, flows, all), or kind/name
-    #[arg(add = ArgValueCompleter::new(complete::kind_or_all))]
-    pub what: String,
-    /// Names within the kind
-    #[arg(add = ArgValueCompleter::new(complete::name))]
-    pub names: Vec<String>,
-    /// How to print
-    #[arg(short, long, value_enum)]
-    pub output: Option<Output>,
-    /// Go on printing what changes: a row when a cell changes (its age is none), and `kind/name deleted`; with -o json an
-    /// object a line, {"type": "ADDED" | "MODIFIED" | "DELETED", "object": …}
-    #[arg(short, long)]
-    pub watch: bool,
 }
 
 /// One resource: `env box` or `env/box`.
@@ -207,6 +224,28 @@ pub struct Exec {
     pub json: bool,
     /// The task
     pub task: String,
+}
+
+/// `rerun`.
+#[derive(Debug, Args)]
+pub struct Rerun {
+    /// The run
+    #[arg(add = ArgValueCompleter::new(complete::run))]
+    pub run: String,
+    /// The name of the new one [default: one that begins with the old one's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `cancel`.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// The runs
+    #[arg(required = true, add = ArgValueCompleter::new(complete::run))]
+    pub runs: Vec<String>,
+    /// Return at once instead of waiting until they have ended
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// `sh`.

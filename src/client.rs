@@ -4,7 +4,7 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{ApplyRequest, ApplyResult, SettingsAnswer, WatchLine};
+use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Planned, SettingsAnswer, WatchLine};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -76,6 +76,14 @@ impl Client {
         self.call(Method::POST, "/v1/apply", Some(&request)).await
     }
 
+    /// Says what [`Client::apply`] would do. Nothing is changed.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had or would refuse the request as a whole.
+    pub async fn plan(&self, request: ApplyRequest) -> Result<Vec<Planned>, Error> {
+        self.call(Method::POST, "/v1/plan", Some(&request)).await
+    }
+
     /// One resource.
     ///
     /// # Errors
@@ -127,6 +135,14 @@ impl Client {
     pub async fn delete(&self, kind: &str, name: &str, abandon: bool) -> Result<(), Error> {
         let path = format!("/v1/{kind}/{}?abandon={abandon}", escape(name));
         self.call::<serde_json::Value>(Method::DELETE, &path, None::<&()>).await.map(drop)
+    }
+
+    /// Changes one resource in place.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Conflict` when it was changed meanwhile.
+    pub async fn edit(&self, kind: &str, name: &str, edit: &Edit) -> Result<Applied, Error> {
+        self.call(Method::POST, &format!("/v1/{kind}/{}/edit", escape(name)), Some(edit)).await
     }
 
     /// Cancels a run.

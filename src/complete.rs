@@ -8,7 +8,7 @@ use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Fish, Shells, Zsh};
-use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
+use hmz_api::kinds::{FlowParam, FlowSpec, Runtime, label};
 use hmz_api::{AnyResource, Backend, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
 use hmz_server::{Paths, SavedRuntimes};
@@ -93,6 +93,30 @@ pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
         text,
         ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete"].map(str::to_owned),
     )
+}
+
+/// How what is found is printed.
+pub fn form(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(text, cli::Form::words())
+}
+
+/// A label that something has: `KEY`, and `KEY=VALUE` once the key is typed.
+pub fn selector(text: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(typed), Some(paths)) = (text.to_str(), home()) else { return Vec::new() };
+    let (before, last) = typed.rfind(',').map_or(("", typed), |comma| typed.split_at(comma + 1));
+    let kind = line().iter().skip(2).find_map(|word| AnyResource::kind_of_word(word));
+    let kinds: Vec<&str> = kind.map_or_else(|| vec!["Run", "Environment", "Runtime", "Flow"], |kind| vec![kind]);
+    let found = kinds.into_iter().flat_map(|kind| asked(&paths, kind)).flat_map(|found| found.metadata().labels.clone());
+    let shown =
+        found.map(|(key, value)| if last.contains('=') { format!("{before}{key}={value}") } else { format!("{before}{key}=") });
+    beginning(text, shown)
+}
+
+/// A set that something is a member of.
+pub fn set(text: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(paths) = home() else { return Vec::new() };
+    let all = ["Run", "Environment", "Runtime", "Flow"].into_iter().flat_map(|kind| asked(&paths, kind));
+    beginning(text, all.filter_map(|found| found.metadata().labels.get(label::SET).cloned()))
 }
 
 /// A flow.

@@ -5,15 +5,18 @@
 //! daemon is neutralised before it is shown: it cannot move the cursor, set the title or clear the screen.
 
 pub mod age;
+pub mod changes;
 pub mod checked;
 pub mod clean;
 pub mod describe;
 pub mod error;
+pub mod jsonpath;
 pub mod number;
 pub mod phase;
 pub mod progress;
 pub mod record;
 pub mod rows;
+pub mod select;
 pub mod sink;
 pub mod style;
 pub mod table;

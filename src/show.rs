@@ -1,18 +1,19 @@
 //! The terminal's edge: what verbs print, where it goes, and what the output crate of pure functions is told of the terminal.
 
-use crate::cli::Output;
+use crate::cli::{Form, Output};
 use crate::edge;
 use crate::output::progress::Progress as Line;
-use crate::output::rows::{self, Form};
+use crate::output::rows;
 use crate::output::sink::{Reader, put};
 use crate::output::style::Style;
 use crate::output::transcript::{self, answer};
 use crate::output::working::Working;
-use crate::output::{describe as description, error as rendering, record, table};
+use crate::output::{describe as description, error as rendering, jsonpath, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::SettingsAnswer;
+use hmz_api::rest::{Planned, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
+use hmz_manifest::{Context, Declared};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -44,16 +45,14 @@ pub fn error(verb: &str, error: &Error) {
     let _ = put(&mut std::io::stderr().lock(), &rendering::render(verb, error));
 }
 
+/// Prints a line to stderr that is no answer.
+pub fn aside(text: &str) {
+    print_err(&format!("{text}\n"));
+}
+
 /// Prints an aside to stderr: `hmz VERB: TEXT`.
 pub fn note(verb: &str, text: &str) {
     print_err(&format!("hmz {verb}: {text}\n"));
-}
-
-/// A refusal as a condition's message has it: the sentence, then its hints, an empty line between each.
-pub fn refusal(message: &str) -> Error {
-    let mut parts = message.split("\n\n").map(str::to_owned);
-    let error = Error::refused(parts.next().unwrap_or_default());
-    parts.fold(error, Error::hint)
 }
 
 /// The manifests that `-f` names; none when it names none.
@@ -64,9 +63,31 @@ pub fn manifests(paths: &[PathBuf]) -> Result<Vec<AnyResource>, Error> {
     if paths.is_empty() {
         return Ok(Vec::new());
     }
+    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &context()?)
+}
+
+/// What paths in manifests from standard input, and `-f` itself, begin at.
+///
+/// # Errors
+/// When there is no current directory.
+pub fn context() -> Result<Context, Error> {
     let base = std::env::current_dir().map_err(|e| edge::io("the current directory", &e))?;
     let home = edge::environment().remove("HOME").map(PathBuf::from);
-    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &hmz_manifest::Context { base, home })
+    Ok(Context { base, home })
+}
+
+/// The same with what is written of each; none, when `may_be_empty` and there is nothing in them.
+///
+/// # Errors
+/// A usage error with each fault.
+pub fn declared(paths: &[PathBuf], may_be_empty: bool) -> Result<Vec<Declared>, Error> {
+    let context = context()?;
+    hmz_manifest::read_paths_declared(paths, &mut std::io::stdin().lock(), &context, may_be_empty)
+}
+
+/// What would be another than it is, and what would be started and ended.
+pub fn changes(planned: &[Planned]) -> String {
+    crate::output::changes::render(planned)
 }
 
 /// The plural a person reads.
@@ -86,14 +107,15 @@ fn width() -> Option<usize> {
 ///
 /// # Errors
 /// When one cannot be written as JSON.
-pub fn listing(items: &[AnyResource], how: Option<Output>) -> Result<String, Error> {
-    Ok(match how {
-        Some(Output::Json) => {
-            format!("{}\n", json(&serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items}))?)
-        }
-        Some(Output::Yaml) => items.iter().map(hmz_manifest::to_yaml).collect::<Result<Vec<_>, _>>()?.join("---\n"),
-        Some(Output::Name) => table::names(items),
-        Some(Output::Wide) => table::render(items, true, SystemClock.now(), width()),
+pub fn listing(items: &[AnyResource], form: Option<&Form>) -> Result<String, Error> {
+    let list = || serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items});
+    Ok(match form {
+        Some(Form::JsonPath(template)) => template.render(&list()),
+        Some(Form::Columns(columns)) => columns_of(items, columns)?,
+        Some(Form::Usual(Output::Json)) => format!("{}\n", json(&list())?),
+        Some(Form::Usual(Output::Yaml)) => items.iter().map(hmz_manifest::to_yaml).collect::<Result<Vec<_>, _>>()?.join("---\n"),
+        Some(Form::Usual(Output::Name)) => table::names(items),
+        Some(Form::Usual(Output::Wide)) => table::render(items, true, SystemClock.now(), width()),
         None => table::render(items, false, SystemClock.now(), width()),
     })
 }
@@ -102,11 +124,30 @@ pub fn listing(items: &[AnyResource], how: Option<Output>) -> Result<String, Err
 ///
 /// # Errors
 /// When it cannot be written as JSON.
-pub fn single(item: &AnyResource, how: Option<Output>) -> Result<String, Error> {
-    match how {
-        Some(Output::Json) => Ok(format!("{}\n", json(item)?)),
-        how => listing(std::slice::from_ref(item), how),
+pub fn single(item: &AnyResource, form: Option<&Form>) -> Result<String, Error> {
+    match form {
+        Some(Form::Usual(Output::Json)) => Ok(format!("{}\n", json(item)?)),
+        Some(Form::JsonPath(template)) => Ok(template.render(&value(item)?)),
+        form => listing(std::slice::from_ref(item), form),
     }
+}
+
+/// A table of columns somebody has chosen.
+fn columns_of(items: &[AnyResource], columns: &[(String, jsonpath::Path)]) -> Result<String, Error> {
+    let mut lines = vec![columns.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()];
+    for item in items {
+        let document = value(item)?;
+        let cell = |path: &jsonpath::Path| {
+            let found: Vec<String> = path.find(&document).into_iter().map(jsonpath::text).collect();
+            if found.is_empty() { "<none>".to_owned() } else { crate::output::clean::one_line(&found.join(",")) }
+        };
+        lines.push(columns.iter().map(|(_, path)| cell(path)).collect());
+    }
+    Ok(table::align(&lines, &mut Vec::new(), width()))
+}
+
+fn value(item: &AnyResource) -> Result<serde_json::Value, Error> {
+    serde_json::to_value(item).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
 
 /// settings.yaml, a line for it and one for each runtime.
@@ -158,11 +199,11 @@ impl Rows {
     /// In this form.
     pub fn new(how: Option<Output>) -> Self {
         Self(rows::Rows::new(match how {
-            None => Form::Table,
-            Some(Output::Wide) => Form::Wide,
-            Some(Output::Yaml) => Form::Yaml,
-            Some(Output::Json) => Form::Json,
-            Some(Output::Name) => Form::Name,
+            None => rows::Form::Table,
+            Some(Output::Wide) => rows::Form::Wide,
+            Some(Output::Yaml) => rows::Form::Yaml,
+            Some(Output::Json) => rows::Form::Json,
+            Some(Output::Name) => rows::Form::Name,
         }))
     }
 

@@ -1,13 +1,19 @@
 //! The verbs, a file each.
 
 mod apply;
+mod cancel;
 mod controller;
 mod delete;
 mod describe;
+mod diff;
+mod edit;
+mod editor;
 mod exec;
 mod get;
 mod logs;
+mod mark;
 mod name;
+mod rerun;
 mod runtime;
 mod settings;
 mod sh;
@@ -28,7 +34,13 @@ pub fn run(cli: Cli) -> ExitCode {
     }
     match cli.verb {
         Verb::Apply(args) => with_client("apply", |client| apply::run(client, args)),
+        Verb::Diff(args) => with_client("diff", |client| diff::run(client, args)),
         Verb::Get(args) => with_client("get", |client| get::run(client, args)),
+        Verb::Label(args) => with_client("label", |client| mark::run(client, args, mark::What::Labels)),
+        Verb::Annotate(args) => with_client("annotate", |client| mark::run(client, args, mark::What::Annotations)),
+        Verb::Edit(args) => with_client("edit", |client| edit::run(client, args)),
+        Verb::Rerun(args) => with_client("rerun", |client| rerun::run(client, args)),
+        Verb::Cancel(args) => with_client("cancel", |client| cancel::run(client, args)),
         Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
         Verb::Delete(args) => with_client("delete", |client| delete::run(client, args)),
         Verb::Logs(args) => with_client("logs", |client| logs::run(client, args)),

@@ -8,7 +8,7 @@ use provider::Provider;
 use provider::script::{Step, bash, edit, read};
 use rustix::process::Signal;
 use std::time::Duration;
-use support::far::{Far, IMAGE};
+use support::far::Far;
 use support::home::TestHome;
 use support::processes;
 use support::{LIMIT, eventually};
@@ -65,4 +65,168 @@ fn a_box_is_made_worked_in_and_removed_over_tls() {
 #[test]
 fn a_box_is_made_worked_in_and_removed_over_ssh() {
     a_box_over("ssh");
+}
+
+const TASK: &str = "Print this machine's hostname and OS, then fix add() in calc.py.";
+const ANSWER: &str = "Fixed: the add() function now returns a + b.";
+
+/// The main job with the real claude, whose CLI runs here and whose commands land there, in a directory both machines have.
+fn the_main_job_over(runtime: &str) {
+    let provider = Provider::start().script(
+        "main",
+        [
+            Step::call(bash("hostname && uname -a")).saying("Looking around."),
+            Step::call(read("calc.py")),
+            Step::call(edit("calc.py", "return a - b", "return a + b")),
+            Step::call(bash("mkdir -p sub && cd sub && id -u > owner.txt")),
+            Step::call(bash("pwd && cat owner.txt && cat ../calc.py")),
+            Step::call(bash("printf 'so much for that' >&2; exit 7")),
+            Step::say(ANSWER).gated("end"),
+        ],
+    );
+    let far = Far::with(DELAY, |home| home.with_claude(&provider.url()));
+    let home = &far.home;
+    let project = home.project("p");
+    let running = home
+        .hmz(["exec", "-f", "boxed", "-a", "coder=claude/scripted-1:low", "-p", "budget.duration=10m"])
+        .args(["-e", &format!("box=docker@{runtime}{}", project.path())])
+        .arg(format!("{TASK} [[script:main]]"))
+        .start();
+    provider.wait_for_round("main", 6, LIMIT);
+    let containers = far.containers();
+    assert_eq!((containers.len(), home.containers().len()), (1, 0), "{containers:?}");
+    provider.open("end");
+    let finished = running.wait().ok();
+    far.assert_nothing_left();
+
+    let results = provider.results("main");
+    assert!(results[..5].iter().all(|result| !result.is_error), "{results:#?}");
+    let (name, uname) = results[0].text.split_once('\n').expect("two lines");
+    assert!(name.len() == 12 && containers[0].starts_with(name), "{name} is not of {containers:?}");
+    assert!(uname.starts_with(&format!("Linux {name} ")), "{uname}");
+    // the second command is where the first went, in the same directory that is here
+    let inner = format!("{}/sub\n{}\ndef add(a, b):\n    return a + b", project.path(), home.uid());
+    assert_eq!(results[4].text, inner);
+    assert_eq!(results[5].text, "Exit code 7\nso much for that");
+    assert_eq!(finished.out(), format!("{ANSWER}\n"), "{finished}");
+    project.assert_fixed();
+    let left: Vec<_> = std::fs::read_dir(project.dir()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with(".hmz")), "{left:?}");
+}
+
+#[test]
+fn the_real_claude_works_over_tls() {
+    the_main_job_over("tls");
+}
+
+#[test]
+fn the_real_claude_works_over_ssh() {
+    the_main_job_over("ssh");
+}
+
+/// A flow whose only step is a command, which waits for a file.
+const FLOW: &str = "\
+apiVersion: hmz/v1
+kind: Flow
+metadata: {name: waits}
+spec:
+  environments: {box: {image: busybox}}
+  steps:
+  - exec: {environment: box, command: [sh, -c, 'echo begun >begun; until [ -e go ]; do sleep 0.1; done; hostname >done']}
+";
+
+#[test]
+fn a_run_goes_on_without_our_daemon_and_its_way() {
+    let far = Far::new(DELAY);
+    let home = &far.home;
+    let flow = home.home().join("flow.yaml");
+    std::fs::write(&flow, FLOW).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&flow).run().ok();
+    let run = home.home().join("run.yaml");
+    let place = far.work.0.display();
+    let text = format!(
+        "apiVersion: hmz/v1\nkind: Run\nmetadata: {{name: one}}\nspec:\n  flow: waits\n  task: wait\n  environments: {{box: \
+         'docker@ssh{place}'}}\n"
+    );
+    std::fs::write(&run, text).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&run).run().ok();
+    eventually("the command has begun", LIMIT, || far.work.1.join("begun").exists().then_some(()));
+    let before = far.lines[1].made();
+    // the ssh it had outlives it for as long as something goes over it
+    let ssh: Vec<_> = home.processes().into_iter().filter(|pid| processes::line(*pid).starts_with("ssh ")).collect();
+    assert!(kill_daemon(home));
+    for process in ssh.into_iter().filter_map(processes::Process::of) {
+        process.signal(Signal::KILL);
+    }
+    // the sessions find another way, each its own
+    eventually("another connection of ssh", LIMIT, || (far.lines[1].made() > before).then_some(()));
+    std::fs::write(far.work.1.join("go"), "").unwrap();
+    let _ = home.hmz(["wait", "--for=condition=Complete", "run/one", "--timeout", "2m"]).run().ok();
+    let kept = home.hmz(["get", "runs"]).run().ok();
+    assert!(kept.out().contains("Succeeded"), "{kept}");
+    assert_eq!(std::fs::read_to_string(far.work.1.join("done")).unwrap().trim().len(), 12);
+    far.assert_nothing_left();
+}
+
+#[test]
+fn a_line_that_is_cut_for_long_is_told_as_lost() {
+    let far = Far::new(Duration::ZERO);
+    let home = &far.home;
+    let flow = home.home().join("flow.yaml");
+    std::fs::write(&flow, FLOW).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&flow).run().ok();
+    let place = format!("box=docker@tls{}", far.work.0.display());
+    let mut running = home.hmz(["exec", "-f", "waits", "-e", &place, "wait"]).start();
+    eventually("the command has begun", LIMIT, || far.work.1.join("begun").exists().then_some(()));
+    far.lines[0].cut();
+    running.wait_for("failed -- waits: the box of 'box' on docker:tls is gone");
+    // what it did there was killed, and is removed once it can be
+    far.lines[0].join();
+    let _ = running.wait().expect_code(1);
+    far.assert_nothing_left();
+    assert!(!far.work.1.join("done").exists());
+}
+
+/// What the script agent does.
+const STEPS: &str =
+    "- run: hostname\n- edit: {path: calc.py, old: return a - b, new: return a + b}\n- run: cat calc.py\n- say: Fixed.\n";
+
+#[test]
+fn a_directory_both_have_is_worked_in_and_another_is_refused() {
+    let far = Far::new(Duration::ZERO);
+    let home = &far.home;
+    let project = home.project("p");
+    project.write("steps.yaml", STEPS);
+    let agent = format!("coder=script/{}", project.file("steps.yaml").display());
+    let exec =
+        |place: &str| home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &format!("box=docker@tls{place}"), "fix it"]).run();
+    let done = exec(project.path()).ok();
+    assert_eq!(done.out(), "Fixed.\n", "{done}");
+    project.assert_fixed();
+    far.assert_nothing_left();
+
+    // it is there only, or another is here: the same words
+    let place = far.work.0.to_str().unwrap();
+    for here in [false, true] {
+        if here {
+            std::fs::create_dir(&far.work.0).unwrap();
+        }
+        let refused = exec(place);
+        if here {
+            std::fs::remove_dir(&far.work.0).unwrap();
+        }
+        let refused = refused.expect_code(2);
+        let said = format!(
+            "hmz exec: error: coder: its harness runs here, and {place} on docker:tls is not the directory of that path here, \
+             which it has to be, since files are not copied yet\n"
+        );
+        assert!(refused.err().ends_with(&said), "{refused}");
+        assert_eq!(std::fs::read_dir(&far.work.1).unwrap().count(), 0);
+        far.assert_nothing_left();
+    }
+    // and one that is only here is not there
+    let missing = exec("/srv/no-such-directory").expect_code(2);
+    let said = "docker@tls has no /srv/no-such-directory to run a container: no directory to give the container on tcp://";
+    assert!(missing.err().contains(said), "{missing}");
+    far.assert_nothing_left();
 }

@@ -25,7 +25,7 @@ pub fn supervised(home: &TestHome, place: &BoxAddress, words: &[&str]) -> f64 {
         env: env.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<BTreeMap<_, _>>(),
         cwd: PathBuf::from(&place.workdir),
         place: place.clone(),
-        policy: ExecPolicy { own: vec![program.clone()], listings: Vec::new() },
+        policy: ExecPolicy { own: vec![program.clone()], ..ExecPolicy::default() },
         fence: CliFence::default(),
         env_allow: vec!["TERM".into()],
         program,

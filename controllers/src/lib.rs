@@ -9,6 +9,7 @@
 
 mod busy;
 pub mod core;
+pub mod declare;
 pub mod environment;
 mod events;
 pub mod placement;

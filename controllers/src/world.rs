@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{FlowSpec, Run, RunSpec, RuntimeSpec};
-use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
@@ -151,6 +151,9 @@ pub trait Flows: Send + Sync + 'static {
 pub trait Epics: Send + Sync + 'static {
     /// Makes the directory of a run's journal and returns it. Idempotent by the run's uid.
     async fn open(&self, run: &Resource<Run>, cwd: &str) -> Result<String, Error>;
+
+    /// Writes what became of a run's boxes beside its journal, whole or not at all. Again is no error.
+    async fn tell(&self, epic: &str, told: &Told) -> Result<(), Error>;
 }
 
 /// settings.yaml, as far as controllers care.

@@ -35,20 +35,25 @@ impl Table {
         let rows = self.rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect());
         let lines: Vec<Vec<String>> =
             if widths.is_empty() { std::iter::once(headers).chain(rows).collect() } else { rows.collect() };
-        widths.resize(self.headers.len(), 0);
-        for (column, width) in widths.iter_mut().enumerate() {
-            *width = lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).max(*width);
-        }
-        let mut out = String::new();
-        for line in lines {
-            let cells: Vec<String> = line.iter().zip(&*widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            let text = cells.join("   ");
-            let text = text.trim_end();
-            out.push_str(&width.map_or_else(|| text.to_owned(), |width| cut(text, width.max(1))));
-            out.push('\n');
-        }
-        out
+        align(&lines, widths, width)
     }
+}
+
+/// Lines of cells, each column as wide as it has to be. `widths` are those of the columns so far; they grow and never shrink.
+pub fn align(lines: &[Vec<String>], widths: &mut Vec<usize>, width: Option<usize>) -> String {
+    widths.resize(lines.iter().map(Vec::len).max().unwrap_or(0).max(widths.len()), 0);
+    for (column, width) in widths.iter_mut().enumerate() {
+        *width = lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).max(*width);
+    }
+    let mut out = String::new();
+    for line in lines {
+        let cells: Vec<String> = line.iter().zip(&*widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let text = cells.join("   ");
+        let text = text.trim_end();
+        out.push_str(&width.map_or_else(|| text.to_owned(), |width| cut(text, width.max(1))));
+        out.push('\n');
+    }
+    out
 }
 
 fn or(value: Option<impl ToString>, nothing: &str) -> String {

@@ -27,7 +27,8 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
         // nothing was asked for yet
         number = signals.next() => return Ok(signalled(number)),
     };
-    let request = ApplyRequest { resources: vec![AnyResource::Run(Box::new(run))], caller: edge::caller(), attached: true };
+    let resources = vec![AnyResource::Run(Box::new(run))];
+    let request = ApplyRequest { resources, caller: edge::caller(), attached: true, ..ApplyRequest::default() };
     let mut applying = Box::pin(client.apply(request));
     let mut told: Option<i32> = None;
     let results = loop {
@@ -56,7 +57,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
                     (follow::End::Refused(message), None) => {
                         // nothing of it started, and this is where it is told: its listing would be a leftover
                         let _ = client.delete("Run", &result.name, false).await;
-                        Err(show::refusal(&message))
+                        Err(hmz_api::verdict::refusal(&message))
                     }
                     (follow::End::Untold(message), None) => Err(Error::failed(message)),
                 };

@@ -1,12 +1,14 @@
-//! `hmz get`: lists resources.
+//! `hmz get`: finds resources and lists them.
 
-use crate::cli;
+use crate::cli::{self, Form, Output};
 use crate::client::Client;
+use crate::output::select::{self, Selection};
 use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Error};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// Runs it.
@@ -14,71 +16,113 @@ use std::process::ExitCode;
 /// # Errors
 /// When the daemon cannot be had, or something named is not there.
 pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
-    if args.what == "all" {
-        if args.watch {
-            return Err(Error::usage("get all cannot be watched; watch one kind, such as hmz get runs -w"));
-        }
-        let mut found = Vec::new();
-        for kind in ["Runtime", "Flow", "Environment", "Run"] {
-            found.extend(client.list(kind).await?);
-        }
-        show::print(&show::listing(&found, args.output)?);
-        return Ok(ExitCode::SUCCESS);
-    }
+    let selection = args.which.selection()?;
     if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.names.is_empty() {
         if args.watch {
             return Err(Error::usage("settings cannot be watched; the runtimes they declare can: hmz get runtimes -w"));
         }
-        show::print(&show::settings(&client.settings().await?, args.output)?);
+        let Some(form) = usual(args.output.as_ref()) else {
+            return Err(Error::usage("settings are printed as a table, wide, yaml, json or name"));
+        };
+        show::print(&show::settings(&client.settings().await?, form)?);
         return Ok(ExitCode::SUCCESS);
     }
-    // get env/a run/b
-    if args.what.contains('/') && !args.names.is_empty() {
-        if args.watch {
-            return Err(Error::usage("one resource or one kind can be watched, such as hmz get runs -w"));
-        }
-        let mut found = Vec::new();
-        for typed in std::iter::once(&args.what).chain(&args.names) {
-            let (kind, name) = name::one(typed, None)?;
-            found.push(client.get(kind, &name).await?);
-        }
-        show::print(&show::listing(&found, args.output)?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (kind, names) = match args.what.split_once('/') {
-        Some((word, first)) => (name::kind(word)?, vec![first.to_owned()]),
-        None => (name::kind(&args.what)?, args.names.clone()),
-    };
-    let names = names.iter().map(|n| name::stored(kind, n)).collect::<Result<Vec<_>, _>>()?;
     if args.watch {
-        return watch(&client, kind, &names, args.output).await;
+        return watch(&client, &args, &selection).await;
     }
-    let mut found = Vec::new();
-    if names.is_empty() {
-        found = client.list(kind).await?;
-        if found.is_empty() && !matches!(args.output, Some(cli::Output::Json | cli::Output::Yaml | cli::Output::Name)) {
-            eprintln!("no {} found", show::plural(kind));
-        }
+    let (mut found, single) = find(&client, &args).await?;
+    found.retain(|one| selection.matches(one));
+    if let Some(path) = &args.sort_by {
+        select::sort(&mut found, path);
     }
-    for wanted in &names {
-        found.push(client.get(kind, wanted).await?);
+    if let ([], Ok(kind), None | Some(Form::Usual(Output::Wide))) = (found.as_slice(), name::kind(&args.what), &args.output) {
+        show::aside(&format!("no {} found", show::plural(kind)));
     }
     show::print(&match found.as_slice() {
-        [one] if names.len() == 1 => show::single(one, args.output)?,
-        several => show::listing(several, args.output)?,
+        [one] if single => show::single(one, args.output.as_ref())?,
+        several => show::listing(several, args.output.as_ref())?,
     });
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what is there, then each change and each removal, until the reader or the daemon ends.
-async fn watch(client: &Client, kind: &'static str, names: &[String], how: Option<cli::Output>) -> Result<ExitCode, Error> {
+/// What is named, and whether that is one.
+async fn find(client: &Client, args: &cli::Get) -> Result<(Vec<AnyResource>, bool), Error> {
+    let mut found = Vec::new();
+    if args.what == "all" {
+        for kind in ["Runtime", "Flow", "Environment", "Run"] {
+            found.extend(client.list(kind).await?);
+        }
+        return Ok((found, false));
+    }
+    // get env/a run/b
+    if args.what.contains('/') && !args.names.is_empty() {
+        for typed in std::iter::once(&args.what).chain(&args.names) {
+            let (kind, name) = name::one(typed, None)?;
+            found.push(client.get(kind, &name).await?);
+        }
+        return Ok((found, false));
+    }
+    let (kind, names) = kind_and_names(args)?;
+    if names.is_empty() {
+        return Ok((client.list(kind).await?, false));
+    }
+    for wanted in &names {
+        found.push(client.get(kind, wanted).await?);
+    }
+    Ok((found, names.len() == 1))
+}
+
+fn kind_and_names(args: &cli::Get) -> Result<(&'static str, Vec<String>), Error> {
+    let (kind, names) = match args.what.split_once('/') {
+        Some((word, first)) => (name::kind(word)?, vec![first.to_owned()]),
+        None => (name::kind(&args.what)?, args.names.clone()),
+    };
+    Ok((kind, names.iter().map(|n| name::stored(kind, n)).collect::<Result<_, _>>()?))
+}
+
+/// The form, when it is one of those that everything has.
+fn usual(form: Option<&Form>) -> Option<Option<Output>> {
+    match form {
+        None => Some(None),
+        Some(Form::Usual(form)) => Some(Some(*form)),
+        Some(_) => None,
+    }
+}
+
+/// Prints what is there, then each change and each removal, until the reader or the daemon ends. One that is not selected any
+/// more is told of as gone.
+async fn watch(client: &Client, args: &cli::Get, selection: &Selection) -> Result<ExitCode, Error> {
+    if args.what == "all" {
+        return Err(Error::usage("get all cannot be watched; watch one kind, such as hmz get runs -w"));
+    }
+    if args.what.contains('/') && !args.names.is_empty() {
+        return Err(Error::usage("one resource or one kind can be watched, such as hmz get runs -w"));
+    }
+    let (None, Some(form)) = (&args.sort_by, usual(args.output.as_ref())) else {
+        return Err(Error::usage("a watch is printed as it comes, as a table, wide, yaml, json or name"));
+    };
+    let (kind, names) = kind_and_names(args)?;
     let mut lines = Box::pin(client.watch(kind, names.first().filter(|_| names.len() == 1).map(String::as_str)).await?);
-    let mut rows = show::Rows::new(how);
+    let mut rows = show::Rows::new(form);
     let mut first: Option<Vec<AnyResource>> = Some(Vec::new());
-    let wanted = |r: &AnyResource| names.is_empty() || names.contains(&r.metadata().name);
+    let mut meant = BTreeSet::new();
+    let named = |r: &AnyResource| names.is_empty() || names.contains(&r.metadata().name);
     while let Some(line) = lines.next().await {
-        match line? {
-            WatchLine::Modified(resource) if wanted(&resource) => match &mut first {
+        let line = match line? {
+            WatchLine::Modified(one) if named(&one) && !selection.matches(&one) => {
+                if !meant.remove(&one.metadata().name) {
+                    continue;
+                }
+                WatchLine::Deleted(one)
+            }
+            WatchLine::Modified(one) => {
+                meant.insert(one.metadata().name.clone());
+                WatchLine::Modified(one)
+            }
+            other => other,
+        };
+        match line {
+            WatchLine::Modified(resource) if named(&resource) => match &mut first {
                 Some(held) => held.push(resource),
                 None => show::print(&rows.there(&[resource])?),
             },
@@ -87,7 +131,7 @@ async fn watch(client: &Client, kind: &'static str, names: &[String], how: Optio
                     show::print(&rows.there(&held)?);
                 }
             }
-            WatchLine::Deleted(resource) if wanted(&resource) => match &mut first {
+            WatchLine::Deleted(resource) if named(&resource) => match &mut first {
                 Some(held) => held.retain(|there| there.metadata().name != resource.metadata().name),
                 None => show::print(&rows.gone(&resource)?),
             },

@@ -1,14 +1,39 @@
-//! `hmz wait`: until a condition holds for the generation that is declared, or a resource is gone.
+//! `hmz wait`: until a condition holds for the generation that is declared, a field is so, or a resource is gone.
 
 use crate::cli;
 use crate::client::Client;
 use crate::show;
 use crate::verbs::{delete, name};
 use futures::StreamExt;
-use hmz_api::kinds::condition;
+use hmz_api::kinds::{RestartPolicy, condition};
 use hmz_api::rest::WatchLine;
-use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error};
+use hmz_api::verdict::{self, Verdict};
+use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error, Span};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// What is waited for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wish {
+    /// A condition has a status.
+    Condition {
+        /// Which.
+        name: String,
+        /// The status.
+        status: ConditionStatus,
+    },
+}
+
+/// How long it is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// At most so long; absent: as long as it takes.
+    pub limit: Option<Duration>,
+    /// The same as it was typed.
+    pub typed: Option<Span>,
+    /// Whether an environment that would only come to be by somebody's doing ends the wait.
+    pub ends_when_hopeless: bool,
+}
 
 /// Runs it.
 ///
@@ -25,10 +50,22 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
             Err(_) => Err(Error::failed(format!("{shown} is still there after {}", args.timeout))),
         };
     }
-    let (wanted, status) = wish(&args.until)?;
+    let wish = wish(&args.until)?;
+    let patience = Patience { limit: Some(limit), typed: Some(args.timeout), ends_when_hopeless: false };
+    until(&client, kind, &name, &wish, patience).await.map(|()| said(&shown, "condition met"))
+}
+
+/// Waits until a resource is as wished.
+///
+/// # Errors
+/// As [`run`].
+pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patience: Patience) -> Result<(), Error> {
+    let shown = name::shown(kind, name);
+    let Wish::Condition { name: wanted, status } = wish;
+    let status = *status;
     let mut last = "it has no such condition yet".to_owned();
     let looked = async {
-        let mut lines = Box::pin(client.watch(kind, Some(&name)).await?);
+        let mut lines = Box::pin(client.watch(kind, Some(name)).await?);
         let mut seen = false;
         while let Some(line) = lines.next().await {
             match line? {
@@ -38,14 +75,22 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
                     let Some(conditions) = conditions(&resource) else {
                         return Err(Error::usage(format!("{shown} has no conditions")));
                     };
-                    if let Some(found) = conditions.get(&wanted) {
+                    if let Some(found) = conditions.get(wanted) {
                         last = format!("{wanted} is {:?} ({}{})", found.status, found.reason, tail(found));
-                        if found.status == status && found.observed_generation >= generation {
-                            return ended(&resource, &wanted, found);
+                        if found.observed_generation < generation {
+                            last.push_str(&format!(
+                                ", as seen of generation {} while {generation} is declared",
+                                found.observed_generation
+                            ));
+                        } else if found.status == status {
+                            return ended(&resource, wanted, found);
                         }
                     }
-                    if let Some(never) = never(&resource, &wanted, status) {
+                    if let Some(never) = never(&resource, wanted, status) {
                         return Err(never);
+                    }
+                    if let (true, Some(hopeless)) = (patience.ends_when_hopeless, hopeless(&resource)) {
+                        return Err(hopeless);
                     }
                 }
                 WatchLine::Deleted(_) => return Err(Error::failed(format!("{shown} was deleted"))),
@@ -55,9 +100,13 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
         }
         Err(Error::failed("the daemon ended"))
     };
+    let Some(limit) = patience.limit else { return looked.await };
     match tokio::time::timeout(limit, looked).await {
-        Ok(done) => done.map(|()| said(&shown, "condition met")),
-        Err(_) => Err(Error::failed(format!("{shown}: wanted {wanted} {status:?} within {}, and {last}", args.timeout))),
+        Ok(done) => done,
+        Err(_) => {
+            let limit = patience.typed.map_or_else(|| format!("{limit:?}"), |typed| typed.to_string());
+            Err(Error::failed(format!("{shown}: wanted {wanted} {status:?} within {limit}, and {last}")))
+        }
     }
 }
 
@@ -69,7 +118,7 @@ fn ended(resource: &AnyResource, wanted: &str, found: &Condition) -> Result<(), 
     match found.reason.as_str() {
         _ if !is_end => Ok(()),
         "Succeeded" | "BudgetExceeded" => Ok(()),
-        "Refused" => Err(show::refusal(&found.message)),
+        "Refused" => Err(verdict::refusal(&found.message)),
         reason => Err(Error::failed(format!("run/{} has ended ({reason}{})", resource.metadata().name, tail(found)))),
     }
 }
@@ -84,7 +133,7 @@ fn tail(condition: &Condition) -> String {
 }
 
 /// `condition=NAME[=STATUS]`.
-fn wish(text: &str) -> Result<(String, ConditionStatus), Error> {
+fn wish(text: &str) -> Result<Wish, Error> {
     let wrong = || Error::usage(format!("--for={text}: expected condition=NAME[=true|false|unknown] or delete"));
     let rest = text.strip_prefix("condition=").filter(|r| !r.is_empty()).ok_or_else(wrong)?;
     let (name, status) = rest.split_once('=').unwrap_or((rest, "true"));
@@ -94,7 +143,7 @@ fn wish(text: &str) -> Result<(String, ConditionStatus), Error> {
         "unknown" => ConditionStatus::Unknown,
         _ => return Err(wrong()),
     };
-    Ok((name.to_owned(), status))
+    Ok(Wish::Condition { name: name.to_owned(), status })
 }
 
 fn conditions(resource: &AnyResource) -> Option<&Conditions> {
@@ -113,3 +162,18 @@ fn never(resource: &AnyResource, wanted: &str, status: ConditionStatus) -> Optio
     (wanted != condition::COMPLETE || status != ConditionStatus::True)
         .then(|| Error::failed(format!("run/{} has ended ({}{})", run.metadata.name, end.reason, tail(end))))
 }
+
+/// Why an environment will not become ready by itself.
+fn hopeless(resource: &AnyResource) -> Option<Error> {
+    let AnyResource::Environment(environment) = resource else { return None };
+    if let Some(Verdict::Refused(error)) = verdict::of(resource) {
+        return Some(error);
+    }
+    let generation = environment.metadata.generation;
+    let ready = environment.status.conditions.get(condition::READY).filter(|c| c.observed_generation >= generation)?;
+    let is_over = environment.spec.restart == RestartPolicy::Never && ENDS.contains(&ready.reason.as_str());
+    is_over.then(|| Error::failed(format!("it ended ({}{})", ready.reason, tail(ready))))
+}
+
+/// Reasons of an environment whose box has ended.
+const ENDS: [&str; 7] = ["OutOfMemory", "Stopped", "KilledByHand", "Exited", "RemovedByHand", "Unknown", "GuestSilent"];

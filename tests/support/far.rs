@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The image that is there for an agent's commands.
-pub const IMAGE: &str = "python:3.12-slim";
-
 /// The daemon, and a home whose runtimes `tls` and `ssh` lead to it.
 #[derive(Debug)]
 pub struct Far {
@@ -29,6 +26,11 @@ pub struct Far {
 impl Far {
     /// A home, and lines on which every byte takes `delay` each way.
     pub fn new(delay: Duration) -> Self {
+        Self::with(delay, |home| home)
+    }
+
+    /// The same with a home made so.
+    pub fn with(delay: Duration, made: impl FnOnce(TestHome) -> TestHome) -> Self {
         let testbed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/far");
         let mut script = Invocation::new(testbed);
         for name in ["PATH", "HOME", "HMZ_TESTBED_PULL"] {
@@ -39,7 +41,7 @@ impl Far {
             out.lines().filter_map(|l| l.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let port = |name: &str| place[name].rsplit(':').next().unwrap().parse().unwrap();
         let lines = [Line::to(port("tcp"), delay), Line::to(port("ssh_port"), delay)];
-        let home = TestHome::new();
+        let home = made(TestHome::new());
         let name = home.root().file_name().unwrap().to_str().unwrap().to_owned();
         let work = (Path::new("/srv").join(&name), Path::new(&place["files"]).join(&name));
         std::fs::create_dir(&work.1).unwrap();
@@ -88,9 +90,8 @@ impl Far {
         };
         eventually("no process is left", LIMIT, || of_ours().is_empty().then_some(()));
         let boxes = format!("/tmp/hmz-{}/{}", self.home.uid(), &self.home.label().unwrap()["hmz.instance=".len()..][..8]);
-        let left: Vec<_> =
-            std::fs::read_dir(boxes).into_iter().flatten().flatten().filter(|e| e.path().join("run").exists()).collect();
-        assert!(left.is_empty(), "{left:?}");
+        let directories = || std::fs::read_dir(&boxes).into_iter().flatten().flatten().filter(|e| e.path().join("run").exists());
+        eventually("no directory of a box is left", LIMIT, || (directories().count() == 0).then_some(()));
     }
 }
 

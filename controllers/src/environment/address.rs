@@ -52,7 +52,7 @@ fn link(environment: &Resource<Environment>, carrier: &Carrier) -> Option<Link> 
     };
     let identity = format!("{}/{}", environment.metadata.uid.unwrap_or_default(), status.incarnation);
     let dial = Dial::Daemon { reach, container: status.container_id.clone()?, env: carrier.env.clone() };
-    Some(Link::Stream(StreamLink::new(dial, hmz_wire::box_key(&carrier.secret, &identity))))
+    Some(Link::Stream(Box::new(StreamLink::new(dial, hmz_wire::box_key(&carrier.secret, &identity)))))
 }
 
 #[cfg(test)]
@@ -77,9 +77,10 @@ mod tests {
         let way = Way::Tcp { host: "h".into(), port: 1, tls: None };
         env.status.reach = Some(Reach { way, near: None, argv: vec!["/.hmz/hmz".into()] });
         let key = |env: &Resource<Environment>, carrier: &Carrier| match address_of(env, carrier).unwrap().link {
-            Link::Stream(StreamLink { key, dial: Dial::Daemon { container, env, .. }, .. }) => {
+            Link::Stream(link) => {
+                let Dial::Daemon { container, env, .. } = link.dial else { panic!("{:?}", link.dial) };
                 assert_eq!((container.as_str(), env.len(), env.contains_key("PATH")), ("c", 1, true));
-                key
+                link.key
             }
             other => panic!("{other:?}"),
         };

@@ -1,6 +1,6 @@
 //! Carrying plans out.
 
-use super::plan::{Group, Step, complete, no_room, plan};
+use super::plan::{Group, Step, complete, no_room, plan, told as note_told};
 use super::walk::Walk;
 use super::{FINALIZER, look, refusal};
 use crate::core::{Action, ReconcileError};
@@ -90,6 +90,23 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut W
             world.store.update_status(run).await?;
         }
         Step::Start(launch) => return start(world, run, *launch).await,
+        Step::Begin(mut launch, keys) => {
+            for (role, address) in &mut launch.boxes {
+                let Some(key) = keys.get(role) else { continue };
+                match world.files.prepare(key).await {
+                    Ok(files) => address.scratch = files.scratch.display().to_string(),
+                    // whoever starts the box says so, and tries again
+                    Err(error) => return Err(ReconcileError::Other(error.message)),
+                }
+            }
+            return start(world, run, *launch).await;
+        }
+        Step::Tell(epic, told) => {
+            world.epics.tell(&epic, &told).await.map_err(|error| ReconcileError::Other(error.message))?;
+            failpoint::pass("run.told");
+            note_told(&mut run, &told, world.clock.now());
+            world.store.update_status(run).await?;
+        }
         Step::EndRunner { runner, kill } => {
             if kill {
                 world.runners.kill(&runner).await;

@@ -11,7 +11,7 @@ use crate::target::Saved;
 use crate::world::{RunnerState, World};
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::annotation::CWD;
-use hmz_api::kinds::condition::ACCEPTED;
+use hmz_api::kinds::condition::{ACCEPTED, ENVIRONMENTS_READY};
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
 use hmz_api::launch::CallerContext;
 use hmz_api::{Error, Resource};
@@ -25,7 +25,10 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     let caller = world.callers.get(uid).unwrap_or_else(|| CallerContext { cwd: cwd(), ..CallerContext::default() });
     let complete = run.status.is_complete();
     let going = run.metadata.is_deleting();
-    let runner = if complete && !going { None } else { runner(world, run).await };
+    // one that was begun before its boxes is looked after until it is gone, whatever the run says
+    let settled = run.status.conditions.is_true(ENVIRONMENTS_READY) || run.status.runner.is_none();
+    let runner = if complete && !going && settled { None } else { runner(world, run).await };
+    let waits = !settled && matches!(runner, Some((_, RunnerState::Alive)));
     let environments = world.store.list::<Environment>().await?;
     let names: Vec<String> = run.spec.environments.keys().map(|role| environment_name(run.name(), role)).collect();
     let mut owned = BTreeMap::new();
@@ -49,7 +52,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     let mut flow = None;
     let mut places = BTreeMap::new();
     let mut agents = Ok(());
-    if !complete && !going && runner.is_none() {
+    if !complete && !going && (runner.is_none() || waits) {
         for request in run.spec.environments.values() {
             let reference = request.place().runtime;
             let found = runtime::find(&world.store, &reference).await?;

@@ -5,7 +5,7 @@ use super::refusal::{self, Runtimes};
 use super::walk::{self, Next, Walk};
 use crate::core::Action;
 use crate::environment::address::{Carrier, address_of};
-use crate::environment::plan::{admission_pause, is_down, remaining};
+use crate::environment::plan::{admission_pause, is_down, key_of, remaining};
 use crate::environment::{self, ROLE_LABEL, outcome};
 use crate::placement::{Place, Placed};
 use crate::target::{Saved, known_endpoint};
@@ -17,9 +17,10 @@ use hmz_api::kinds::condition::{
     ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, READY, RUNNING, SCHEDULED,
 };
 use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, FlowSpec, RestartPolicy, RoleStatus, Run, RunStatus};
-use hmz_api::launch::{CallerContext, RunLaunch};
+use hmz_api::launch::{BOXES_FILE, BoxAddress, CallerContext, RunLaunch, Told};
+use hmz_api::link::Link;
 use hmz_api::{Backend, Error, Kind, OwnerReference, Resource};
-use hmz_drivers::{Target, Want};
+use hmz_drivers::{BoxKey, Target, Want};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -124,8 +125,12 @@ pub enum Step {
     },
     /// Make the journal's directory.
     OpenEpic,
-    /// Start the runner.
+    /// Start the runner. Its boxes are up.
     Start(Box<RunLaunch>),
+    /// Start the runner while its boxes start: each role's box, whose files are made first and say where its scratch is.
+    Begin(Box<RunLaunch>, BTreeMap<String, BoxKey>),
+    /// Tell the runner what became of its boxes, in this directory; look again after that.
+    Tell(String, Box<Told>),
     /// Ask the runner to end, or end it; look again after that.
     EndRunner {
         /// Which.
@@ -218,6 +223,9 @@ fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
 
 /// It has ended: nothing of it stays but itself, for its time.
 fn after(run: &Resource<Run>, seen: &Observed) -> Step {
+    if let Some((runner, RunnerState::Alive)) = &seen.runner {
+        return Step::EndRunner { runner: runner.clone(), kill: true };
+    }
     if let Some(step) = clean_up(seen) {
         return step;
     }
@@ -278,12 +286,58 @@ fn ended(run: &mut Resource<Run>, seen: &Observed, state: &RunnerState) {
 fn follow(run: &mut Resource<Run>, seen: &Observed, runner: &str, state: &RunnerState) -> Step {
     run.status.runner = Some(runner.to_owned());
     run.status.started_at.get_or_insert(seen.now);
+    if *state == RunnerState::Alive && !run.status.conditions.is_true(ENVIRONMENTS_READY) {
+        return begun(run, seen);
+    }
     if *state == RunnerState::Alive {
         set(run, RUNNING, True, "Started", "", seen.now);
         return Step::Wait(Action::requeue(FOLLOW));
     }
     ended(run, seen, state);
     Step::Again
+}
+
+/// Its runner waits for its boxes.
+fn begun(run: &mut Resource<Run>, seen: &Observed) -> Step {
+    let Some(epic) = run.status.epic.clone() else { return Step::Wait(Action::requeue(FOLLOW)) };
+    let mut boxes = BTreeMap::new();
+    let mut gang = Vec::new();
+    let mut down = None;
+    for (role, of_role) in &run.status.environments {
+        let name = of_role.environment.clone().unwrap_or_default();
+        let Some(env) = seen.owned.get(&name) else {
+            down = down.or(Some((Outcome::Failed, format!("environment '{name}' was deleted"))));
+            continue;
+        };
+        down = down.or_else(|| failure(env));
+        gang.push(env);
+        let address = address_of(env, &seen.carrier).filter(|_| env.status.conditions.is_true(READY));
+        boxes.extend(address.map(|address| (role.clone(), address)));
+    }
+    if let Some((outcome, message)) = down {
+        // it ends by that; one that was told so already has only not been seen to end
+        if run.status.conditions.get(ENVIRONMENTS_READY).is_some_and(|c| c.reason == outcome.reason()) {
+            return Step::Wait(Action::requeue(FOLLOW));
+        }
+        return Step::Tell(epic, Box::new(Told::Down { outcome, message }));
+    }
+    if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
+        // it could not be started, and its share is given back: it is asked for again
+        return admit(run, &gang, seen);
+    }
+    if boxes.len() < run.status.environments.len() {
+        // its end is no event of an environment's
+        return Step::Wait(Action::requeue(FOLLOW));
+    }
+    Step::Tell(epic, Box::new(Told::Up(boxes)))
+}
+
+/// Its runner was told what became of its boxes.
+pub fn told(run: &mut Resource<Run>, told: &Told, now: Timestamp) {
+    match told {
+        Told::Up(_) => set(run, ENVIRONMENTS_READY, True, "Ready", "", now),
+        Told::Down { outcome, message } => set(run, ENVIRONMENTS_READY, False, outcome.reason(), message, now),
+    }
 }
 
 /// It has not started yet.
@@ -338,16 +392,21 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
         return admit(run, &gang, seen);
     }
-    let ready = gang.iter().filter(|e| e.status.conditions.is_true(READY)).count();
-    if ready < gang.len() {
-        let waiting = gang.iter().find(|e| !e.status.conditions.is_true(READY)).map_or("", |e| e.name());
+    let is = |e: &Resource<Environment>, kind: &str| e.status.conditions.is_true(kind);
+    let late = gang.iter().find(|e| !is(e, READY)).map(|e| e.name().to_owned());
+    if let Some(waiting) = &late {
         set(run, ENVIRONMENTS_READY, False, "Starting", waiting, now);
-        return Step::Wait(Action::await_change());
+        if !gang.iter().all(|e| is(e, IMAGE_READY) && stays(e, seen)) {
+            return Step::Wait(Action::await_change());
+        }
+    } else {
+        set(run, ENVIRONMENTS_READY, True, "Ready", "", now);
     }
-    set(run, ENVIRONMENTS_READY, True, "Ready", "", now);
     let Some(epic) = run.status.epic.clone() else { return Step::OpenEpic };
-    let boxes = roles.iter().zip(&gang).filter_map(|(role, e)| Some((role.clone(), address_of(e, &seen.carrier)?))).collect();
-    Step::Start(Box::new(RunLaunch {
+    let file = format!("{epic}/{BOXES_FILE}");
+    let address = |role: &String, env| if late.is_some() { expected(env, role, &file) } else { address_of(env, &seen.carrier) };
+    let boxes = roles.iter().zip(&gang).filter_map(|(role, env)| Some((role.clone(), address(role, env)?))).collect();
+    let launch = Box::new(RunLaunch {
         name: run.metadata.name.clone(),
         uid: run.metadata.uid.unwrap_or_default(),
         flow_name: run.spec.flow.clone(),
@@ -359,7 +418,31 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         params: run.spec.params.clone(),
         epic,
         caller: seen.caller.clone(),
-    }))
+    });
+    if late.is_none() {
+        return Step::Start(launch);
+    }
+    let keys = roles.iter().zip(&gang).map(|(role, env)| (role.clone(), key_of(env, &seen.instance))).collect();
+    Step::Begin(launch, keys)
+}
+
+/// Whether its box starts here and nowhere else, so that what it will be is known before it runs.
+fn stays(env: &Resource<Environment>, seen: &Observed) -> bool {
+    // a swarm says where when it runs, and may find no place for it
+    let is_placed = env.status.used.as_ref().is_some_and(|used| used.backend != Backend::Swarm);
+    let here = is_placed && env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
+    here && env.status.workdir.is_some() && seen.places.get(env.name()).is_none_or(|places| places.len() < 2)
+}
+
+/// Where a box that is being started will be; its scratch is known when its files are made.
+fn expected(env: &Resource<Environment>, role: &str, file: &str) -> Option<BoxAddress> {
+    Some(BoxAddress {
+        environment: env.metadata.name.clone(),
+        used: env.status.used.as_ref()?.resource_name(),
+        link: Link::Awaited { file: file.to_owned(), role: role.to_owned() },
+        workdir: env.status.workdir.clone()?,
+        scratch: String::new(),
+    })
 }
 
 /// A role's environment, as it is to be made.

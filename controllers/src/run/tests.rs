@@ -11,7 +11,7 @@ use hmz_api::journal::Outcome;
 use hmz_api::kinds::{
     Admission, Environment, FlowEnvironment, FlowSpec, Harness, Run, RunSpec, Runtime, RuntimeSpec, Share, Step as FlowStep,
 };
-use hmz_api::launch::CallerContext;
+use hmz_api::launch::{CallerContext, Told};
 use hmz_api::{Backend, Cpus, Error, Resource, RuntimeRef, Span};
 use hmz_drivers::{GuestFiles, Started};
 use jiff::{SignedDuration, Timestamp};
@@ -218,6 +218,24 @@ fn the_way_of_a_run() {
     outcome::pulled(&mut up, at(3));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
     up.status.workdir = Some("/w".into());
+    says("its image is there", &run, &with(seen(4, &run), &up));
+    let mut early = run.clone();
+    early.status.epic = Some("/epic".into());
+    says("its image and its journal are there", &early, &with(seen(4, &run), &up));
+    let mut far = up.clone();
+    far.status.endpoint = Some("ssh://far".into());
+    says("its box starts elsewhere", &early, &with(seen(4, &run), &far));
+    let awaits =
+        |env: &Resource<Environment>| Observed { runner: Some(("1:2".into(), RunnerState::Alive)), ..with(seen(5, &run), env) };
+    says("its runner waits for its box", &early, &awaits(&up));
+    let mut none = up.clone();
+    outcome::start_failed(&mut none, &hmz_drivers::DriverError::Refused("no such runtime".into()), at(5));
+    says("its box did not come up", &early, &awaits(&none));
+    let mut told = early.clone();
+    super::plan::told(&mut told, &Told::Down { outcome: Outcome::Refused, message: "no such runtime".into() }, at(5));
+    says("its runner was told so", &told, &awaits(&none));
+    let gone = Observed { owned: BTreeMap::new(), ..awaits(&up) };
+    says("its box was deleted meanwhile", &early, &gone);
     outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, node: None, reach: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
@@ -225,6 +243,10 @@ fn the_way_of_a_run() {
     opened.status.epic = Some("/epic".into());
     says("its journal is there", &opened, &with(seen(6, &run), &up));
     let follow = |state: RunnerState| Observed { runner: Some(("1:2".into(), state)), ..with(seen(9, &run), &up) };
+    let mut begun = early;
+    begun.status.conditions = run.status.conditions.clone();
+    says("its runner waits, and its box is up", &begun, &awaits(&up));
+    opened = planned(opened, &with(seen(6, &run), &up));
     says("at work", &opened, &follow(RunnerState::Alive));
     says("ended", &opened, &follow(RunnerState::Ended(Outcome::BudgetExceeded, "10m are over".into())));
     says("its runner died", &opened, &follow(RunnerState::Died));

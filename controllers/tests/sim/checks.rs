@@ -146,12 +146,12 @@ fn gang<'a>(env: &'a Resource<Environment>, all: &'a [Resource<Environment>]) ->
     if owner(env).is_none() { vec![env] } else { all.iter().filter(|e| owner(e) == owner(env)).collect() }
 }
 
-/// Whether a run of several environments waits for room.
-pub async fn any_gang_waits(sim: &Sim) -> bool {
+/// How many runs of several environments wait for room.
+pub async fn gangs_that_wait(sim: &Sim) -> usize {
     let waits = |r: &Resource<Run>| {
         r.spec.environments.len() > 1 && !r.status.is_complete() && !r.status.conditions.is_true(condition::RUNNING)
     };
-    sim.store.list::<Run>().await.unwrap().iter().any(waits)
+    sim.store.list::<Run>().await.unwrap().into_iter().filter(waits).count()
 }
 
 /// Whether an environment waits for the cause of a refusal to go away.

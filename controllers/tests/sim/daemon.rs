@@ -8,7 +8,7 @@ use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
     Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, ObservedBox, Progress,
-    ProgressSink, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+    ProgressSink, Promised, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,6 +42,10 @@ pub struct State {
     pub mute: bool,
     /// Clients whose pull began, in all.
     pub pulls: u64,
+    /// Boxes that were made since [`Daemon::remember`].
+    pub made: Vec<ObservedBox>,
+    /// Names of those that were there then.
+    pub before: Vec<String>,
     next: i32,
     listeners: Vec<mpsc::UnboundedSender<()>>,
 }
@@ -102,6 +106,14 @@ impl Daemon {
         }
     }
 
+    /// From now on what is made is noted.
+    pub fn remember(&self) {
+        let mut state = self.state();
+        state.made.clear();
+        let boxes = state.containers.iter().filter(|(_, c)| c.seen.purpose == Purpose::Box).map(|(name, _)| name.clone());
+        state.before = boxes.collect();
+    }
+
     /// Says that something happened.
     pub fn tell(&self) {
         let mut state = self.state();
@@ -153,7 +165,7 @@ impl State {
     }
 
     /// Thousandths of CPUs handed out, but for these; a box and its hold count once.
-    fn held(&self, but: &[&BoxKey]) -> u64 {
+    pub fn held(&self, but: &[&BoxKey]) -> u64 {
         let mut shares: BTreeMap<Option<(Uuid, u64)>, u64> = BTreeMap::new();
         for one in self.containers.values().filter(|c| self.counts(c)) {
             let key = one.seen.key.as_ref();
@@ -195,6 +207,9 @@ impl State {
             created: None,
             program: None,
         };
+        if purpose == Purpose::Box {
+            self.made.push(seen.clone());
+        }
         let now = Instant::now();
         self.containers.insert(name.clone(), Container { seen, made: now, lease, owned: now, answers: now });
         name
@@ -290,6 +305,20 @@ impl Driver for Liar {
             daemon.tell();
         }
         self.back(&daemon, target, answer).await
+    }
+
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        gone: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        let daemon = self.reach(target).await?;
+        let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
+        let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
+        let answer = weighed(&daemon.state(), target, wants, &keys, more);
+        self.back(&daemon, target, Some(answer.map_or_else(Admitted::Short, Admitted::Held))).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
@@ -442,31 +471,39 @@ impl Driver for Liar {
     }
 }
 
+/// The shares that would be held beside what is there, but for these, and `more`.
+fn weighed(state: &State, target: &Target, wants: &[Want], but: &[&BoxKey], more: u64) -> Result<Vec<Share>, Shortage> {
+    let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
+    let (held, asked) = (state.held(but) + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
+    if held + asked > total {
+        let at = target.runtime.at();
+        let free = Cpus::from_millis(total.saturating_sub(held));
+        let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
+        return Err(Shortage { message, could_fit: asked <= total });
+    }
+    Ok(wants.iter().map(|want| Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }).collect())
+}
+
 /// Admission, as one moment: the real ones hold a lock.
 fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     let mut state = daemon.state();
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
-    let (held, asked) = (state.held(&keys), wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
-    if held + asked > total {
-        for key in keys {
-            state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
-        }
-        let at = target.runtime.at();
-        let free = Cpus::from_millis(total.saturating_sub(held));
-        let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
-        Admitted::Short(Shortage { message, could_fit: asked <= total })
-    } else {
-        let mut shares = Vec::new();
-        for want in wants {
-            let share = Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() };
-            if state.of(&want.key, Purpose::Box).is_none() {
-                let provider = target.runtime.provider();
-                state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
+    match weighed(&state, target, wants, &keys, 0) {
+        Err(short) => {
+            for key in keys {
+                state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
             }
-            shares.push(share);
+            Admitted::Short(short)
         }
-        Admitted::Held(shares)
+        Ok(shares) => {
+            for (want, share) in wants.iter().zip(&shares) {
+                if state.of(&want.key, Purpose::Box).is_none() {
+                    let provider = target.runtime.provider();
+                    state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
+                }
+            }
+            Admitted::Held(shares)
+        }
     }
 }
 

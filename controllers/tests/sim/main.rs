@@ -6,6 +6,7 @@
 
 mod checks;
 mod daemon;
+mod declaring;
 mod dice;
 mod healing;
 mod others;

@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use async_trait::async_trait;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{FlowSpec, Run};
-use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::link::Link;
 use hmz_api::{Error, ErrorKind, Resource};
 use hmz_controllers::{BoxFiles, Callers, Epics, Flows, GuestProbe, RunnerState, Runners};
@@ -32,11 +32,28 @@ pub struct FakeRunners {
     /// By journal.
     pub runners: Mutex<BTreeMap<String, Runner>>,
     pub broken: Mutex<Vec<String>>,
+    pub told: Arc<Mutex<BTreeMap<String, Told>>>,
+}
+
+impl Runner {
+    /// Whether it was started before its boxes were up.
+    fn awaits(&self) -> bool {
+        self.launch.boxes.values().any(|b| matches!(b.link, Link::Awaited { .. }))
+    }
 }
 
 impl FakeRunners {
     pub fn tick(&self) {
-        for runner in self.runners.lock().unwrap().values_mut() {
+        let told = self.told.lock().unwrap();
+        for (epic, runner) in self.runners.lock().unwrap().iter_mut() {
+            if runner.state == RunnerState::Alive && runner.awaits() && !runner.dies {
+                match told.get(epic) {
+                    // what waits for its boxes does not end by itself
+                    None => continue,
+                    Some(Told::Down { outcome, message }) => runner.state = RunnerState::Ended(*outcome, message.clone()),
+                    Some(Told::Up(_)) => {}
+                }
+            }
             if runner.state == RunnerState::Alive && runner.ends <= Instant::now() {
                 runner.state =
                     if runner.dies { RunnerState::Died } else { RunnerState::Ended(Outcome::Succeeded, String::new()) };
@@ -46,8 +63,10 @@ impl FakeRunners {
 
     /// Environments whose box a runner at work owns.
     pub fn owned(&self) -> BTreeSet<String> {
+        let told = self.told.lock().unwrap();
         let runners = self.runners.lock().unwrap();
-        let alive = runners.values().filter(|r| r.state == RunnerState::Alive);
+        let reaches = |epic: &String, r: &Runner| !r.awaits() || matches!(told.get(epic), Some(Told::Up(_)));
+        let alive = runners.iter().filter(|(epic, r)| r.state == RunnerState::Alive && reaches(epic, r)).map(|(_, r)| r);
         alive.flat_map(|r| r.launch.boxes.values().map(|b| b.scratch.clone())).collect()
     }
 
@@ -185,12 +204,23 @@ impl Flows for FakeFlows {
     }
 }
 
-pub struct FakeEpics(pub Dice);
+/// Journals' directories, and what is told in them.
+pub struct FakeEpics {
+    pub dice: Dice,
+    pub told: Arc<Mutex<BTreeMap<String, Told>>>,
+}
 
 #[async_trait]
 impl Epics for FakeEpics {
     async fn open(&self, run: &Resource<Run>, _: &str) -> Result<String, Error> {
-        tokio::time::sleep(Duration::from_millis(self.0.below(5))).await;
+        tokio::time::sleep(Duration::from_millis(self.dice.below(5))).await;
         Ok(format!("/epics/{}", run.metadata.uid.unwrap()))
+    }
+
+    async fn tell(&self, epic: &str, told: &Told) -> Result<(), Error> {
+        tokio::time::sleep(self.dice.millis(5)).await;
+        // who waits takes the first it finds
+        self.told.lock().unwrap().entry(epic.to_owned()).or_insert_with(|| told.clone());
+        Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub struct SessionStart {
     pub caller: CallerContext,
     /// The box its commands land in.
     pub place: BoxAddress,
-    /// Names of the programs on the box's PATH.
+    /// Names of the programs on the box's PATH; a guess while the box is on its way, see [`Session::suits`].
     pub programs: Arc<Vec<String>>,
 }
 
@@ -107,6 +107,16 @@ pub trait Session: Send {
     /// # Errors
     /// When the agent's process cannot be started. What goes wrong later is [`TurnEnd::Failed`].
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error>;
+
+    /// Starts its process before it is asked anything, so that the first turn need not wait for it. The session's box may
+    /// still be on its way; what the process wants of it waits.
+    ///
+    /// # Errors
+    /// When the agent's process cannot be started.
+    async fn warm(&mut self) -> Result<(), Error>;
+
+    /// Whether it was started as it would be in a box with these programs: one that was begun before those were known.
+    fn suits(&self, programs: &[String]) -> bool;
 
     /// Ends the process: its input is closed, then it is told to end, then it is killed. Returns when it is gone.
     async fn close(&mut self);

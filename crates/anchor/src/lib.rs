@@ -11,6 +11,7 @@ mod fence;
 mod filter;
 mod guardian;
 mod hello;
+mod late;
 pub mod launch;
 mod memory;
 mod notify;

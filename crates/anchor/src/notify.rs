@@ -7,9 +7,9 @@
 
 use crate::arguments;
 use crate::filter::Ticket;
+use crate::late::{Late, Reached};
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
-use crate::session::Sessions;
 use crate::sys::{self, Answer, Notification};
 use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
 use hmz_wire::Client;
@@ -40,16 +40,32 @@ pub(crate) struct Notifier {
     pub(crate) ticket: Ticket,
     /// The rules.
     pub(crate) policy: Arc<Policy>,
-    /// The box.
-    pub(crate) client: Client,
-    /// What serves stand-ins.
-    pub(crate) sessions: Arc<Sessions>,
+    /// The box, which may still be on its way.
+    pub(crate) place: Arc<Late>,
+}
+
+/// The names on the box's PATH, as last told.
+#[derive(Default)]
+struct Names {
+    told: Arc<Vec<String>>,
+    known: HashSet<String>,
+}
+
+impl Names {
+    fn of(&mut self, client: &Client) -> &HashSet<String> {
+        let told = client.programs();
+        if !Arc::ptr_eq(&told, &self.told) {
+            self.known = told.iter().cloned().collect();
+            self.told = told;
+        }
+        &self.known
+    }
 }
 
 impl Notifier {
     /// Answers until the process ends. The thread that calls it is the tracer.
     pub(crate) fn run(self) {
-        let mut names = (Arc::new(Vec::new()), HashSet::new());
+        let mut names = Names::default();
         loop {
             let n = match sys::receive(self.listener.as_fd()) {
                 Ok(n) => n,
@@ -57,26 +73,28 @@ impl Notifier {
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
                 Err(_) => return,
             };
-            let programs = self.client.programs();
-            if !Arc::ptr_eq(&programs, &names.0) {
-                names = (Arc::clone(&programs), programs.iter().cloned().collect());
-            }
-            if let Some(answer) = self.handle(&n, &names.1) {
+            if let Some(answer) = self.handle(&n, &mut names) {
                 // one that is gone needs no answer
                 let _ = sys::answer(self.listener.as_fd(), n.id, answer);
             }
         }
     }
 
-    /// `None`: it was answered already.
-    fn handle(&self, n: &Notification, programs: &HashSet<String>) -> Option<Answer> {
+    /// `None`: it was answered already. What stays here does not wait for the box.
+    fn handle(&self, n: &Notification, names: &mut Names) -> Option<Answer> {
         let Some(call) = Call::of(n).filter(|_| n.tid > 0) else {
             return Some(Answer::Fail(libc::EPERM));
         };
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
-        let mut decision = self.policy.decide(&call, &path, programs);
+        // without a box every name is its, and its failure
+        let has = &mut |name: &str| self.place.wait().is_none_or(|there| names.of(&there.client).contains(name));
+        let mut decision = self.policy.decide(&call, &path, has);
+        let there = match &decision {
+            Decision::Box(_) => self.place.wait(),
+            Decision::Here | Decision::Fail(_) => None,
+        };
         if let Decision::Box(_) = decision
             && let Err(errno) = arguments::fit(n.tid, call.argv, call.envp)
         {
@@ -86,18 +104,19 @@ impl Notifier {
             // what was read may have been another's
             return Some(Answer::Fail(libc::EPERM));
         }
-        match decision {
-            Decision::Here => Some(Answer::Continue),
-            Decision::Fail(errno) => Some(Answer::Fail(errno)),
-            Decision::Box(target) => {
-                self.redirect(n, &call, call.path + path.len() as u64, target);
+        match (decision, there) {
+            (Decision::Here, _) => Some(Answer::Continue),
+            (Decision::Fail(errno), _) => Some(Answer::Fail(errno)),
+            (Decision::Box(_), None) => Some(Answer::Fail(libc::EIO)),
+            (Decision::Box(target), Some(there)) => {
+                self.redirect(n, &call, call.path + path.len() as u64, target, &there);
                 None
             }
         }
     }
 
     /// Makes the waiting exec the stand-in's.
-    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target) {
+    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target, there: &Reached) {
         let listener = self.listener.as_fd();
         let pid = Pid::from_raw(n.tid);
         if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
@@ -105,7 +124,7 @@ impl Notifier {
             let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
             return;
         }
-        let given = self.give(n.id, pid);
+        let given = self.give(n.id, pid, there.client.is_copied());
         if let Err(e) = &given {
             // one that is gone needs no answer
             let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
@@ -127,7 +146,7 @@ impl Notifier {
             regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
             regs.r9 = self.ticket.rest();
             if ptrace::setregs(pid, regs).is_ok() {
-                self.sessions.begin(ours, target);
+                there.sessions.begin(ours, target);
             }
         }
         let _ = ptrace::detach(pid, None);
@@ -135,7 +154,7 @@ impl Notifier {
 
     /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
     /// case. Returns the stand-in's number there and our end of the socket; what fails is not answered.
-    fn give(&self, id: u64, pid: Pid) -> std::io::Result<(i32, UnixStream)> {
+    fn give(&self, id: u64, pid: Pid, copied: bool) -> std::io::Result<(i32, UnixStream)> {
         let listener = self.listener.as_fd();
         let put = || -> std::io::Result<(OwnedFd, OwnedFd)> {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -156,7 +175,7 @@ impl Notifier {
                 program
             }
         };
-        let mark = if self.client.is_copied() { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
+        let mark = if copied { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
         // it has not begun to look for the socket; if this could fail, it would not find it, and end
         let _ = sys::set_peek_off(theirs.as_fd(), mark + program);
         Ok((program, UnixStream::from(ours)))

@@ -148,8 +148,9 @@ impl Policy {
         &self.shared
     }
 
-    /// Decides. `path` is what `call.path` pointed to, `programs` the names on the box's PATH.
-    pub(crate) fn decide(&self, call: &Call, path: &[u8], programs: &HashSet<String>) -> Decision {
+    /// Decides. `path` is what `call.path` pointed to; `has` says whether a name is on the box's PATH, and is asked only when
+    /// that matters.
+    pub(crate) fn decide(&self, call: &Call, path: &[u8], has: &mut dyn FnMut(&str) -> bool) -> Decision {
         if path == b"." || path == b".." || path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") {
             // a directory, if anything
             return Decision::Fail(libc::EACCES);
@@ -203,7 +204,7 @@ impl Policy {
             return Decision::Fail(libc::ENOENT);
         }
         let program = Bytes::from(path.as_os_str().as_bytes());
-        if name.to_str().is_some_and(|name| programs.contains(name)) {
+        if name.to_str().is_some_and(has) {
             return Decision::Box(Target { program, by_name: true });
         }
         if self.searched(call, parent) {
@@ -330,8 +331,8 @@ mod tests {
         fn decide(&self, path: &str) -> Decision {
             let tid = std::process::id() as i32;
             let call = Call { tid, dirfd: libc::AT_FDCWD, path: 0, argv: 0, envp: 0, empty_path: false };
-            let programs = ["sh", "ps", "bash"].into_iter().map(str::to_owned).collect();
-            self.policy.decide(&call, path.replace('~', &self.dir.path().display().to_string()).as_bytes(), &programs)
+            let path = path.replace('~', &self.dir.path().display().to_string());
+            self.policy.decide(&call, path.as_bytes(), &mut |name| ["sh", "ps", "bash"].contains(&name))
         }
 
         fn put(&self, name: &str, text: &str, mode: u32) {

@@ -3,6 +3,7 @@
 use crate::child::{self, Word};
 use crate::descriptors::Borders;
 use crate::filter::Ticket;
+use crate::late::{Late, Reached};
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
 use crate::session::Sessions;
@@ -10,6 +11,7 @@ use crate::shared::{self, Left};
 use crate::sys::{self, Forked};
 use crate::{AnchorError, SupervisorConfig, tree};
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::Link;
 use hmz_wire::{Bytes, Client, Fence, Status, split};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -52,11 +54,13 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     drop(theirs);
     let started = start(&config, &policy, (standin, ticket), ours, cli);
     let status = match started {
-        Ok(client) => {
+        Ok(place) => {
             watch(leash, cli)?;
             let status = wait(cli);
             tree::sweep();
-            client.finish();
+            if let Some(client) = place.client() {
+                client.finish();
+            }
             status
         }
         Err(e) => {
@@ -68,14 +72,15 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     Ok(status)
 }
 
-/// Hears the child, connects to the box, and lets the child go. From here on there are threads.
+/// Hears the child, connects to the box, and lets the child go. One that is only being started is connected to beside the
+/// CLI, whose first exec waits for it. From here on there are threads.
 fn start(
     config: &SupervisorConfig,
     policy: &Arc<Policy>,
     (standin, ticket): (OwnedFd, Ticket),
     child: UnixStream,
     cli: Pid,
-) -> Result<Client, AnchorError> {
+) -> Result<Arc<Late>, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
     let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
         Some((Word::Ready(waits), fds)) => fds.into_iter().next().map(|listener| (listener, waits)),
@@ -94,31 +99,49 @@ fn start(
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
     })?;
     sys::wake_here(listener.as_fd());
-    let client = connect(&config.place)?;
-    let left = far_scratch(config, &client)?;
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
-    let sessions = Sessions::start(client.clone(), borders, config.env_allow.clone(), policy.shared().to_vec(), left)?;
-    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), client: client.clone(), sessions };
+    let (place, env_allow, shared) = (config.place.clone(), config.env_allow.clone(), policy.shared().to_vec());
+    let (tmpdir, marks) = (config.env.get("TMPDIR").cloned(), config.policy.leaves.clone());
+    let reach = move || {
+        let client = connect(&place)?;
+        let left = far_scratch(&place, tmpdir.as_deref(), marks, &client)?;
+        let sessions = Sessions::start(client.clone(), borders, env_allow, shared, left)?;
+        Ok::<_, AnchorError>(Reached { client, sessions })
+    };
+    let late = Arc::new(Late::default());
+    if let Link::Awaited { .. } = config.place.link {
+        let late = Arc::clone(&late);
+        let work = move || late.say(reach().inspect_err(|e| eprintln!("hmz: {e}")).ok());
+        std::thread::Builder::new().name("reach".into()).spawn(work).map_err(AnchorError::io("start a thread"))?;
+    } else {
+        late.say(Some(reach()?));
+    }
+    let notifier = Notifier { listener, waits, standin, ticket, policy: Arc::clone(policy), place: Arc::clone(&late) };
     let tracer = std::thread::Builder::new().name("tracer".into());
     tracer.spawn(move || notifier.run()).map_err(AnchorError::io("start a thread"))?;
     mouth.send(&Word::Go, &[]).map_err(hmz_wire::ClientError::from)?;
     // the child's end closes when the CLI's exec succeeds
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
-        _ => leave_streams().map(|()| client),
+        _ => leave_streams().map(|()| late),
     }
 }
 
 /// Where the box does not have the scratch directory that is here: makes the session's own there, and says what is brought over.
-fn far_scratch(config: &SupervisorConfig, client: &Client) -> Result<Option<Left>, AnchorError> {
+fn far_scratch(
+    place: &BoxAddress,
+    tmpdir: Option<&str>,
+    marks: Vec<String>,
+    client: &Client,
+) -> Result<Option<Left>, AnchorError> {
     if !client.is_copied() {
         return Ok(None);
     }
-    let guest = shared::guest_of(&config.place.link);
-    if let Some(dir) = config.env.get("TMPDIR").filter(|dir| Path::new(dir).starts_with(&config.place.scratch)) {
+    let guest = shared::guest_of(&place.link);
+    if let Some(dir) = tmpdir.filter(|dir| Path::new(dir).starts_with(&place.scratch)) {
         shared::make(client, &guest, dir)?;
     }
-    Ok(Some(Left { marks: config.policy.leaves.clone(), scratch: config.place.scratch.clone().into(), guest }))
+    Ok(Some(Left { marks, scratch: place.scratch.clone().into(), guest }))
 }
 
 /// Lets go of the CLI's input and output, so that their other ends see when the CLI closes them. A terminal is kept, to

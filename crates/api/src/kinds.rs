@@ -55,4 +55,12 @@ pub mod annotation {
     pub const ATTACHED: &str = "hmz/attached";
     /// Run: the directory its verb was in, where `./.hmz/flows` is. It outlives the daemon that was told.
     pub const CWD: &str = "hmz/cwd";
+    /// What its manifest said when it was last applied (labels, annotations, spec), as JSON: what it says no more goes.
+    pub const LAST_APPLIED: &str = "hmz/last-applied";
+}
+
+/// Labels that the server understands.
+pub mod label {
+    /// The set it is a member of.
+    pub const SET: &str = "hmz/set";
 }

@@ -17,6 +17,7 @@ pub mod quantity;
 pub mod reference;
 pub mod resource;
 pub mod rest;
+pub mod verdict;
 pub mod way;
 
 pub use condition::{Condition, ConditionStatus, Conditions};

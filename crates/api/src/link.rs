@@ -19,7 +19,7 @@ pub enum Link {
         pid: i32,
     },
     /// One ordered stream of bytes, in which all that crosses is copied: any other place.
-    Stream(StreamLink),
+    Stream(Box<StreamLink>),
     /// Not known yet: the box is being started, and a file will say what became of it.
     Awaited {
         /// The file, a [`Told`](crate::launch::Told) in JSON. It appears whole.
@@ -95,9 +95,12 @@ impl Link {
     /// The guest's own program in the box, where the way there names it.
     pub fn guest(&self) -> Option<&str> {
         match self {
-            Self::Stream(StreamLink { dial: Dial::Engine { argv, .. }, .. }) => argv.first().map(String::as_str),
-            Self::Stream(StreamLink { dial: Dial::Daemon { reach, .. }, .. }) => reach.argv.first().map(String::as_str),
-            _ => None,
+            Self::Stream(link) => match &link.dial {
+                Dial::Engine { argv, .. } => argv.first().map(String::as_str),
+                Dial::Daemon { reach, .. } => reach.argv.first().map(String::as_str),
+                Dial::Program { .. } => None,
+            },
+            Self::Direct { .. } | Self::Awaited { .. } => None,
         }
     }
 }
@@ -158,7 +161,7 @@ mod tests {
         for link in [
             Link::Direct { socket: "/s".into(), pid: 7 },
             Link::Awaited { file: "/e/boxes.json".into(), role: "box".into() },
-            Link::Stream(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8)))),
+            Link::Stream(Box::new(StreamLink::new(dial, LinkKey::new(std::array::from_fn(|n| n as u8))))),
         ] {
             let text = serde_json::to_string(&link).expect("JSON");
             assert_eq!(serde_json::from_str::<Link>(&text).expect("a link"), link, "{text}");

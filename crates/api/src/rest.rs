@@ -1,7 +1,11 @@
 //! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
 
+mod edit;
+mod plan;
 mod runtime;
 
+pub use edit::Edit;
+pub use plan::{Effect, Planned};
 pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };
@@ -11,16 +15,32 @@ use crate::kinds::AnyResource;
 use crate::launch::CallerContext;
 use serde::{Deserialize, Serialize};
 
-/// `POST /v1/apply`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// `POST /v1/apply`, and `POST /v1/plan`, which says what the same would do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyRequest {
     /// What is declared, in order.
     pub resources: Vec<AnyResource>,
+    /// The spec of each as its manifest writes it, in the same order: what is not written is not asked for. Where there is none
+    /// (or `null`), all of the spec is.
+    #[serde(default)]
+    pub written: Vec<serde_json::Value>,
     /// Who asks.
     pub caller: CallerContext,
     /// Whether a run belongs to this connection's verb: `hmz exec`, whose end cancels it.
     #[serde(default)]
     pub attached: bool,
+    /// Whether each becomes what is declared in all, whoever set the rest; a run that has started is begun anew for it.
+    #[serde(default)]
+    pub replace: bool,
+    /// The set that they are members of.
+    #[serde(default)]
+    pub set: Option<String>,
+    /// Whether members of the set that are not among them are deleted.
+    #[serde(default)]
+    pub prune: bool,
+    /// Whether that may be all of them.
+    #[serde(default)]
+    pub allow_empty: bool,
 }
 
 /// What became of one resource of an apply.
@@ -33,6 +53,10 @@ pub enum Applied {
     Configured,
     /// Nothing changed.
     Unchanged,
+    /// What it had started was ended, and it is new.
+    Replaced,
+    /// It is deleted: its set has lost it.
+    Pruned,
 }
 
 impl Applied {
@@ -42,6 +66,8 @@ impl Applied {
             Self::Created => "created",
             Self::Configured => "configured",
             Self::Unchanged => "unchanged",
+            Self::Replaced => "replaced",
+            Self::Pruned => "pruned",
         }
     }
 }

@@ -28,6 +28,7 @@ mod tls;
 mod tunnel;
 mod watch;
 mod way;
+mod weigh;
 
 pub use carry::carry;
 pub use endpoint::{config_dir, resolve_local};
@@ -35,7 +36,7 @@ pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
@@ -188,8 +189,17 @@ impl Driver for DockerDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        let session = self.session(target).await?;
-        admission::admit(&session, wants).await
+        admission::admit(&self.session(target).await?, wants).await
+    }
+
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        gone: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        weigh::weigh(&self.session(target).await?, wants, promised, gone).await.map(Some)
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

@@ -1,7 +1,7 @@
 //! The trait every backend implements, and the simulated world of the controllers' tests too.
 
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::sync::Arc;
@@ -29,6 +29,19 @@ pub trait Driver: Send + Sync + 'static {
     /// Admits a gang: in one critical section under the lock *on the daemon*, a hold for each or none. A hold (or box)
     /// of the same key that is there already counts once and is kept.
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError>;
+
+    /// What [`Driver::admit`] would answer now, if those `promised` were held too and those `gone` were not there any more.
+    /// Changes nothing: no lock, no hold. `None`: that is known only when it is asked for.
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        gone: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        let _ = (target, wants, promised, gone);
+        Ok(None)
+    }
 
     /// Makes the holds young again; one that aged out meanwhile is an error (`Transient`), and admission starts over.
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError>;

@@ -16,6 +16,6 @@ pub use error::DriverError;
 /// The way to a box, which a driver hands to whoever works in it.
 pub use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 pub use types::{
-    Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Purpose, RemoveOutcome, Shortage, Started,
-    Target, Want,
+    Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Promised, Purpose, RemoveOutcome,
+    Shortage, Started, Target, Want,
 };

@@ -69,6 +69,17 @@ pub enum Admitted {
     Short(Shortage),
 }
 
+/// A share that is not held yet, and is to be counted as if it were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promised {
+    /// Which box it is for.
+    pub key: BoxKey,
+    /// The runtime it is promised through, as its label says.
+    pub provider: String,
+    /// The share.
+    pub share: Share,
+}
+
 /// The files a box is given of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestFiles {

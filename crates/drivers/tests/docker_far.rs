@@ -1,6 +1,6 @@
 //! Daemons of other machines, or as good as: reached over TLS, over ssh and by a context; and one that remaps users.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see here
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // of tests only, which clippy does not see here
 
 mod common;
 

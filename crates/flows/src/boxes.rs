@@ -1,8 +1,9 @@
 //! The boxes of a run: a connection to each, held for the whole run, which is what keeps a box alive.
 
 use hmz_api::Error;
+use hmz_api::journal::Outcome;
 use hmz_api::launch::BoxAddress;
-use hmz_wire::Client;
+use hmz_wire::{Client, ClientError};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokio::sync::mpsc;
@@ -96,6 +97,8 @@ pub(crate) async fn connect(address: &BoxAddress, owner: bool) -> Result<Client,
     let connecting = tokio::task::spawn_blocking(move || Client::open(&link, owner, None));
     match connecting.await {
         Ok(Ok(client)) => Ok(client),
+        Ok(Err(ClientError::NotStarted { outcome: Outcome::Refused, message })) => Err(Error::refused(message)),
+        Ok(Err(ClientError::NotStarted { message, .. })) => Err(Error::failed(message)),
         Ok(Err(e)) => Err(Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used))),
         Err(e) => Err(Error::failed(format!("a connection was given up: {e}"))),
     }

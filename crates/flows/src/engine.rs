@@ -88,6 +88,17 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Goes on with a conversation that was begun before its box was there; one that does not suit the box is ended, and
+    /// begun again in its turn.
+    pub(crate) async fn take_over(&mut self, (role, environment): (String, String), mut session: Box<dyn Session>) {
+        let programs = self.boxes.of(&environment).map(|there| there.client.programs());
+        if programs.is_some_and(|programs| session.suits(&programs)) {
+            self.sessions.insert((role, environment), session);
+        } else {
+            session.close().await;
+        }
+    }
+
     /// Ends every conversation; no process of theirs is left.
     pub(crate) async fn close(&mut self) {
         futures::future::join_all(self.sessions.values_mut().map(|session| session.close())).await;

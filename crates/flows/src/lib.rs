@@ -9,6 +9,7 @@ mod find;
 pub mod journal;
 pub mod runner;
 mod template;
+mod warm;
 
 pub use check::{check, check_agents, roles};
 pub use find::{Found, Listing, find, list};

@@ -5,6 +5,7 @@ use crate::boxes::{Boxes, gone};
 use crate::check;
 use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
+use crate::warm::warm;
 use hmz_agents::{Launcher, Supervised, of_cli};
 use hmz_api::journal::{Event, Outcome};
 use hmz_api::launch::{RunLaunch, RunnerCommand};
@@ -145,6 +146,12 @@ enum Ended {
     Stopped,
 }
 
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        if error.kind == ErrorKind::Refused { Self::Refused(error.message) } else { Self::Failed(error.message) }
+    }
+}
+
 fn end_of(launch: &RunLaunch, halted: Result<(), Ended>, why: Option<&Why>) -> (Outcome, String) {
     let flow = &launch.flow_name;
     match (halted, why) {
@@ -172,39 +179,58 @@ async fn work(
 ) -> Result<(), Ended> {
     let refused = |e: Error| Ended::Refused(e.message);
     let players = players(launch, exe).map_err(refused)?;
-    let boxes = Boxes::connect(&launch.boxes, &lost).await.map_err(|e| Ended::Failed(e.message))?;
-    let halted = async {
-        for (role, player, environment) in pairs(launch, &players) {
-            let Some(place) = boxes.of(environment) else { continue };
-            let programs = place.client.programs();
-            player
-                .agent
-                .works_in(&launch.caller, &place.address, &programs)
-                .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
-            boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+    let mut warmed = None;
+    let connect = async {
+        tokio::select! {
+            boxes = Boxes::connect(&launch.boxes, &lost) => boxes.map_err(Ended::from),
+            () = stop.cancelled() => Err(Ended::Stopped),
         }
-        for (role, player) in &players {
-            let about = About {
-                agent: role.clone(),
-                cli: player.spec.cli.clone(),
-                model: player.spec.model.clone(),
-                session: String::new(),
-            };
-            let text = format!("{role}'s harness runs here");
-            journal.write(&about, Event::Placed { text }).map_err(|e| Ended::Failed(e.to_string()))?;
+    };
+    let begin = async { warmed = warm(launch, &players, &launcher).await };
+    let (boxes, ()) = tokio::join!(connect, begin);
+    let boxes = match boxes {
+        Ok(boxes) => boxes,
+        Err(ended) => {
+            if let Some((_, mut session)) = warmed {
+                session.close().await;
+            }
+            return Err(ended);
         }
-        let mut engine =
-            Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, why, sessions: BTreeMap::new() };
-        let halted = engine.run().await;
-        engine.close().await;
-        halted.map_err(|halt| match halt {
+    };
+    let mut engine = Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, why, sessions: BTreeMap::new() };
+    if let Some((pair, session)) = warmed {
+        engine.take_over(pair, session).await;
+    }
+    let halted = match settle(launch, &players, &boxes, journal).await {
+        Ok(()) => engine.run().await.map_err(|halt| match halt {
             Halt::Failed(message) => Ended::Failed(message),
             Halt::Stopped => Ended::Stopped,
-        })
-    }
-    .await;
+        }),
+        Err(ended) => Err(ended),
+    };
+    engine.close().await;
     boxes.release();
     halted
+}
+
+/// Each agent can work in its boxes, and where it runs is told.
+async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes, journal: &Writer) -> Result<(), Ended> {
+    for (role, player, environment) in pairs(launch, players) {
+        let Some(place) = boxes.of(environment) else { continue };
+        let programs = place.client.programs();
+        player
+            .agent
+            .works_in(&launch.caller, &place.address, &programs)
+            .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+    }
+    for (role, player) in players {
+        let about =
+            About { agent: role.clone(), cli: player.spec.cli.clone(), model: player.spec.model.clone(), session: String::new() };
+        let text = format!("{role}'s harness runs here");
+        journal.write(&about, Event::Placed { text }).map_err(|e| Ended::Failed(e.to_string()))?;
+    }
+    Ok(())
 }
 
 /// The agents, found and checked.

@@ -7,6 +7,7 @@ use crate::report::{At, Report, lines, snippet};
 use crate::settings;
 use crate::suggest::suggestion;
 use crate::tree::{self, Broken, Node, Value};
+use crate::written;
 use hmz_api::kinds::{Budget, EnvironmentSpec, FlowSpec, RunSpec};
 use hmz_api::resource::{API_VERSION, Resource};
 use hmz_api::{AnyResource, Metadata};
@@ -16,6 +17,15 @@ use std::rc::Rc;
 const KINDS: [&str; 4] = ["Run", "Environment", "Runtime", "Flow"];
 const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
+/// A resource as a manifest declares it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declared {
+    /// The resource.
+    pub resource: AnyResource,
+    /// Its spec as it is written: which fields there are, and what a plain scalar means by itself.
+    pub written: serde_json::Value,
+}
+
 /// Reads a manifest: any number of documents, each one resource or a `List` of them. Empty documents are left out. What
 /// it returns holds absolute paths only, and a runtime's name as `backend:name`.
 ///
@@ -23,6 +33,14 @@ const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 /// Every fault found, in the order of the text: all unknown fields and failed checks, and the first fault of any
 /// other kind in each document; only one when the text is not YAML.
 pub fn read(text: &str, origin: &str, context: &Context) -> Result<Vec<AnyResource>, Vec<Report>> {
+    Ok(read_declared(text, origin, context)?.into_iter().map(|declared| declared.resource).collect())
+}
+
+/// As [`read`], with what is written.
+///
+/// # Errors
+/// As there.
+pub fn read_declared(text: &str, origin: &str, context: &Context) -> Result<Vec<Declared>, Vec<Report>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let documents = tree::parse(text).map_err(|broken| vec![broken_report(text, origin, &broken)])?;
     let mut resources = Vec::new();
@@ -51,7 +69,9 @@ pub fn read(text: &str, origin: &str, context: &Context) -> Result<Vec<AnyResour
     }
     twice(&resources, &nodes, &mut faults);
     if faults.is_empty() {
-        return Ok(resources);
+        let specs = nodes.iter().map(|node| node.get("spec").map_or(serde_json::Value::Null, |e| written::to_json(&e.value)));
+        let declared = resources.into_iter().zip(specs).map(|(resource, written)| Declared { resource, written });
+        return Ok(declared.collect());
     }
     faults.sort_by_key(|f| f.at);
     faults.dedup();

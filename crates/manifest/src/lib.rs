@@ -22,10 +22,11 @@ pub mod settings;
 mod suggest;
 pub mod template;
 mod tree;
+mod written;
 
-pub use document::read;
+pub use document::{Declared, read, read_declared};
 pub use emit::{to_yaml, to_yaml_all, value_to_yaml};
-pub use paths::read_paths;
+pub use paths::{read_paths, read_paths_declared};
 pub use place::Context;
 pub use report::{Report, into_error};
 pub use suggest::nearest;

@@ -1,6 +1,6 @@
 //! What `-f` names: a file, the manifests of a directory, or standard input.
 
-use crate::document::read;
+use crate::document::{Declared, read_declared};
 use crate::place::Context;
 use crate::report::{Report, into_error};
 use crate::tree::MAX_BYTES;
@@ -15,10 +15,24 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// A usage error with every fault of every file, or that a path cannot be read, or that there is no manifest.
 pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
+    let declared = read_paths_declared(paths, stdin, context, false)?;
+    Ok(declared.into_iter().map(|one| one.resource).collect())
+}
+
+/// As [`read_paths`], with what is written; none, when it `may_be_empty` and there is nothing in what was named.
+///
+/// # Errors
+/// As there.
+pub fn read_paths_declared(
+    paths: &[PathBuf],
+    stdin: &mut dyn Read,
+    context: &Context,
+    may_be_empty: bool,
+) -> Result<Vec<Declared>, Error> {
     let mut resources = Vec::new();
     let mut reports = Vec::new();
     let mut stdin = Some(stdin);
-    let mut take = |text: String, origin: &str, context: &Context| match read(&text, origin, context) {
+    let mut take = |text: String, origin: &str, context: &Context| match read_declared(&text, origin, context) {
         Ok(found) => resources.extend(found),
         Err(found) => reports.extend(found),
     };
@@ -30,7 +44,7 @@ pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) ->
         }
         let full = context.base.join(path);
         let metadata = std::fs::metadata(&full).map_err(|e| unreadable(path, e))?;
-        let files = if metadata.is_dir() { manifests(path, &full)? } else { vec![(path.clone(), full)] };
+        let files = if metadata.is_dir() { manifests(path, &full, may_be_empty)? } else { vec![(path.clone(), full)] };
         for (shown, full) in files {
             let shown = shown.to_string_lossy();
             let file = std::fs::File::open(&full).map_err(|e| unreadable(Path::new(&*shown), e))?;
@@ -44,7 +58,7 @@ pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) ->
     if !reports.is_empty() {
         return Err(into_error(reports));
     }
-    if resources.is_empty() {
+    if resources.is_empty() && !may_be_empty {
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         return Err(Error::usage(format!("no resource in {}", names.join(", "))));
     }
@@ -56,7 +70,7 @@ fn unreadable(path: &Path, e: std::io::Error) -> Error {
 }
 
 /// The manifests of a directory, as shown and as opened.
-fn manifests(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+fn manifests(shown: &Path, full: &Path, may_be_empty: bool) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
     let entries = std::fs::read_dir(full).map_err(|e| unreadable(shown, e))?;
     let mut files = Vec::new();
     for entry in entries {
@@ -66,7 +80,7 @@ fn manifests(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error
             files.push((shown.join(path.file_name().unwrap_or_default()), path));
         }
     }
-    if files.is_empty() {
+    if files.is_empty() && !may_be_empty {
         return Err(Error::usage(format!("{}: no *.yaml, *.yml or *.json in this directory", shown.display())));
     }
     files.sort();

@@ -20,6 +20,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hmz_api::{AnyResource, Error, ErrorKind};
+use hmz_controllers::World;
 use hmz_store::{Store, StoreError};
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct Api {
     pub store: Store,
+    pub world: World,
     pub paths: Paths,
     pub callers: Arc<Callers>,
     pub attached: Arc<Attached>,
@@ -42,6 +44,7 @@ pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
+        .route("/v1/plan", post(apply::plan))
         .route("/v1/settings", get(settings::settings))
         .route("/v1/settings/runtimes", post(saved::add))
         .route("/v1/settings/runtimes/{name}", axum::routing::delete(saved::remove))
@@ -49,6 +52,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/Runtime/{name}/check", post(saved::check))
         .route("/v1/{kind}", get(get::list))
         .route("/v1/{kind}/{name}", get(get::one).delete(delete::delete))
+        .route("/v1/{kind}/{name}/edit", post(apply::edit))
         .route("/v1/Run/{name}/journal", get(journal::journal))
         .route("/v1/Run/{name}/cancel", post(cancel::cancel))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY))

@@ -71,12 +71,13 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
             runners.adopt(run.name(), runner);
         }
     }
-    let controllers = hmz_controllers::start(world);
+    let controllers = hmz_controllers::start(world.clone());
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
 
     let api = Api {
         store: store.clone(),
+        world,
         paths: paths.clone(),
         callers,
         attached: Arc::clone(&attached),

@@ -11,7 +11,7 @@ use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::kinds::{FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
-use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_controllers::{Carrier, InUse, RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
@@ -225,5 +225,9 @@ struct Epics(Paths);
 impl hmz_controllers::Epics for Epics {
     async fn open(&self, run: &Resource<Run>, _cwd: &str) -> Result<String, Error> {
         epics::open(&self.0, run)
+    }
+
+    async fn tell(&self, epic: &str, told: &Told) -> Result<(), Error> {
+        epics::tell(Path::new(epic), told)
     }
 }

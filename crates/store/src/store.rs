@@ -54,6 +54,20 @@ impl Store {
         Self { backend, clock, ids }
     }
 
+    /// Another store, in memory, with everything that is in this one now. Their changes do not touch each other, and their
+    /// revisions are not the same.
+    ///
+    /// # Errors
+    /// When this one cannot be read.
+    pub async fn copy(&self) -> Result<Self, StoreError> {
+        let backend = Sqlite::in_memory(crate::history::REMEMBERED)?;
+        for mut resource in self.backend.list(None).await?.0 {
+            resource.metadata_mut().resource_version = 0;
+            backend.write(Write { expect: Expect::Absent, durable: false, change: Change::Applied(resource) }).await?;
+        }
+        Ok(Self::with(Arc::new(backend), self.clock.clone(), self.ids.clone()))
+    }
+
     /// The resource of kind `K` called `name`.
     ///
     /// # Errors

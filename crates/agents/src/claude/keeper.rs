@@ -90,6 +90,11 @@ impl Keeper {
         credentials.login?.expires_at.map(Expiry)
     }
 
+    /// Whether the sign-in is near its end.
+    pub fn is_due(&self) -> bool {
+        self.expiry().is_some_and(is_near)
+    }
+
     /// Renews the sign-in when it is near its end.
     pub async fn look(&self) -> Renewal {
         match self.expiry() {

@@ -148,6 +148,15 @@ impl Session for ClaudeSession {
         &self.id
     }
 
+    async fn warm(&mut self) -> Result<(), Error> {
+        // one whose sign-in is to be renewed first is left to the turn, which does that
+        if self.keeper.as_ref().is_some_and(Keeper::is_due) { Ok(()) } else { self.begin().await }
+    }
+
+    fn suits(&self, programs: &[String]) -> bool {
+        shell(&self.start.caller, &self.start.place.environment, programs).is_ok_and(|shell| shell == self.shell)
+    }
+
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
         if let Some(keeper) = self.keeper.clone() {
             // it goes on with the old one as long as that is good
@@ -172,6 +181,14 @@ impl Session for ClaudeSession {
 }
 
 impl ClaudeSession {
+    async fn begin(&mut self) -> Result<(), Error> {
+        if self.process.is_none() {
+            let config = self.config()?;
+            self.process = Some(Process::start(&*self.start.launcher, &config).await?);
+        }
+        Ok(())
+    }
+
     async fn talk(
         &mut self,
         prompt: &str,
@@ -180,10 +197,7 @@ impl ClaudeSession {
         renewing: &mut Renewing,
     ) -> Result<TurnEnd, Error> {
         let expiry: Option<Expiry> = self.keeper.as_ref().and_then(Keeper::expiry);
-        if self.process.is_none() {
-            let config = self.config()?;
-            self.process = Some(Process::start(&*self.start.launcher, &config).await?);
-        }
+        self.begin().await?;
         let asked = json!({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": prompt}]}});
         let taken = match &mut self.process {
             Some(process) => process.ask(&asked, stop).await,

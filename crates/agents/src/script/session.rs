@@ -85,11 +85,20 @@ impl Session for ScriptSession {
         &self.id
     }
 
-    async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
+    async fn warm(&mut self) -> Result<(), Error> {
         if self.process.is_none() {
             let config = self.config();
             self.process = Some(Process::start(&*self.start.launcher, &config).await?);
         }
+        Ok(())
+    }
+
+    fn suits(&self, _: &[String]) -> bool {
+        true
+    }
+
+    async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
+        self.warm().await?;
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
         let Some(process) = &mut self.process else { return Ok(self.died().await) };

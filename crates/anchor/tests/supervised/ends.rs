@@ -3,8 +3,11 @@
 use crate::Test;
 use crate::container::eventually;
 use crate::world::{Session, World, signal_of};
+use hmz_api::launch::Told;
 use hmz_api::link::Link;
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 pub const TESTS: &[Test] = &[
     ("statuses_are_the_clis", statuses_are_the_clis),
@@ -15,6 +18,7 @@ pub const TESTS: &[Test] = &[
     ("the_guardians_death_ends_everything", the_guardians_death_ends_everything),
     ("the_supervisors_death_ends_everything", the_supervisors_death_ends_everything),
     ("a_box_that_cannot_be_had_starts_nothing", a_box_that_cannot_be_had_starts_nothing),
+    ("a_box_may_come_later", a_box_may_come_later),
     ("wrong_configurations_start_nothing", wrong_configurations_start_nothing),
 ];
 
@@ -144,6 +148,39 @@ fn a_box_that_cannot_be_had_starts_nothing(world: &World) {
     config.place.link = Link::Direct { socket: "/nonexistent".into(), pid };
     assert_eq!(Session::start(&config).end(b"").status.code(), Some(1));
     assert!(!world.work("started").exists());
+}
+
+/// The CLI is at work before its box is there, and its first command waits for that.
+fn a_box_may_come_later(world: &World) {
+    let script =
+        "import subprocess\nopen('begun','w')\nprint(subprocess.run(['hostname'], capture_output=True, text=True).stdout)";
+    let mut config = world.config("/usr/bin/python3", &["-c", script]);
+    let file = world.path("boxes.json");
+    config.place.link = Link::Awaited { file: file.display().to_string(), role: "box".into() };
+    let session = Session::start(&config);
+    eventually("the CLI's first work", || world.work("begun").exists());
+    let told = Told::Up(BTreeMap::from([("box".to_owned(), world.place.clone())]));
+    say(&file, &told);
+    let ended = session.end(b"");
+    assert!(ended.status.success() && ended.out.trim() == "thebox", "{ended:?}");
+    std::fs::remove_file(world.work("begun")).expect("a file");
+    std::fs::remove_file(&file).expect("a file");
+    // one that does not come up fails the commands, and not the CLI
+    let script = "import subprocess\ntry:\n subprocess.run(['hostname'])\nexcept OSError as e:\n print(e.errno)";
+    let mut config = world.config("/usr/bin/python3", &["-c", script]);
+    config.place.link = Link::Awaited { file: file.display().to_string(), role: "box".into() };
+    let session = Session::start(&config);
+    say(&file, &Told::Down { outcome: hmz_api::journal::Outcome::Failed, message: "no such runtime".into() });
+    let ended = session.end(b"");
+    assert!(ended.status.success() && ended.out.trim() == libc::EIO.to_string(), "{ended:?}");
+    assert!(ended.err.contains("no such runtime"), "{ended:?}");
+    std::fs::remove_file(&file).expect("a file");
+}
+
+fn say(file: &Path, told: &Told) {
+    let part = file.with_extension("part");
+    std::fs::write(&part, serde_json::to_vec(told).expect("JSON")).expect("a file");
+    std::fs::rename(part, file).expect("a file");
 }
 
 fn wrong_configurations_start_nothing(world: &World) {

@@ -82,7 +82,7 @@ impl World {
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
         let socket = if far { format!("/proc/{pid}/root/.hmz/run/g.sock") } else { format!("{run}/g.sock") };
         eventually("the guest's socket", || Path::new(&socket).exists());
-        let link = if far { Link::Stream(stream(&container)) } else { Link::Direct { socket, pid } };
+        let link = if far { Link::Stream(Box::new(stream(&container))) } else { Link::Direct { socket, pid } };
         let place = BoxAddress { environment: "box".into(), used: "docker@here".into(), link, workdir, scratch };
         Self { place, container, exe, uid, dir }
     }

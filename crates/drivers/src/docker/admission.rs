@@ -16,6 +16,7 @@ use crate::types::{Admitted, BoxKey, Purpose, Want};
 use hmz_api::failpoint;
 use hmz_api::kinds::Share;
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -72,12 +73,7 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
     let mut made = Vec::new();
     let mut result = Ok(());
     let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, age);
-    // a box or hold that is there keeps the very GPUs it has
-    let had = |w: &Want| {
-        let current = of(&w.key).filter(stands).max_by_key(|l| (l.purpose == Purpose::Box, l.generation));
-        current.map(|l| l.share.gpus.clone()).unwrap_or_default()
-    };
-    let had: Vec<Vec<String>> = wants.iter().map(had).collect();
+    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, &listed, now, want)).collect();
     let (granted, short) = match capacity::grant(&session.at(), total, &held, wants, &had) {
         Ok(shares) => (shares, None),
         Err(short) => (wants.iter().map(|_| Share::default()).collect(), Some(short)),
@@ -123,6 +119,14 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
         let _ = session.remove_id(&one.id).await;
     }
     Ok(Inside::Done(short.map_or_else(|| Admitted::Held(granted), Admitted::Short)))
+}
+
+/// The GPUs that one has already: a box or hold that is there keeps the very ones it has.
+pub fn had(session: &Session<'_>, listed: &[Listed], now: Option<Timestamp>, want: &Want) -> Vec<String> {
+    let of = |l: &&Listed| l.key.as_ref().is_some_and(|k| labels::same(k, &want.key));
+    let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, session.limits.hold_age);
+    let current = listed.iter().filter(of).filter(stands).max_by_key(|l| (l.purpose == Purpose::Box, l.generation));
+    current.map(|l| l.share.gpus.clone()).unwrap_or_default()
 }
 
 /// Makes the holds young again by replacing each.

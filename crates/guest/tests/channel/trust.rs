@@ -106,7 +106,7 @@ fn a_box_that_was_entered_by_its_directory_takes_no_key() {
         ["/usr/bin/env", "docker", "exec", "-i", &it.name, "/.hmz/hmz", "guest", "connect", "--socket", "/.hmz/run/g.sock"];
     let dial = |key| {
         let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").expect("a PATH"))]);
-        Link::Stream(StreamLink::new(Dial::Program { argv: argv.map(str::to_owned).to_vec(), env }, key))
+        Link::Stream(Box::new(StreamLink::new(Dial::Program { argv: argv.map(str::to_owned).to_vec(), env }, key)))
     };
     // a guest without the word for it takes nobody from inside
     assert!(Client::open(&dial(key(1)), false, None).is_err());
@@ -118,7 +118,7 @@ fn an_owner_over_a_stream_keeps_a_leased_box() {
     // a machine may be too slow for a short lease: then that box has ended before its owner came, and another is tried
     let owned = [2, 6, 12, 24].into_iter().find_map(|lease| {
         let it = Far::leased("busybox:latest", 0, lease)?;
-        let link = Link::Stream(it.link(WINDOW_MS)?);
+        let link = Link::Stream(Box::new(it.link(WINDOW_MS)?));
         Some((lease, Client::open(&link, true, None).ok()?, it))
     });
     let (lease, client, it) = owned.expect("a box whose owner came in time");

@@ -91,7 +91,7 @@ impl Far {
     }
 
     pub fn try_client(&self, link: StreamLink, fence: Option<Fence>) -> Result<Client, ClientError> {
-        Client::open(&Link::Stream(link), false, fence)
+        Client::open(&Link::Stream(Box::new(link)), false, fence)
     }
 
     pub fn client(&self) -> Client {

@@ -14,17 +14,12 @@ use std::convert::Infallible;
 pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -> Result<Response, Failure> {
     let (listed, changes) = api.store.list_and_watch(Some(kind)).await?;
     let wanted = move |found: &str| name.as_deref().is_none_or(|n| n == found);
-    let first: Vec<WatchLine> = listed
-        .items
-        .into_iter()
-        .filter(|r| wanted(&r.metadata().name))
-        .map(WatchLine::Modified)
-        .chain([WatchLine::Bookmark])
-        .collect();
+    let there = listed.items.into_iter().filter(|r| wanted(&r.metadata().name)).map(WatchLine::Modified);
+    let first: Vec<WatchLine> = there.chain([WatchLine::Bookmark]).collect();
     // a watcher that lagged behind is told by the end of its stream, and looks again
     let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
         move |change: Result<WatchEvent, StoreError>| {
-            let line = change.ok().map(|event| match event.change {
+            let line = change.ok().filter(|event| wanted(&event.name)).map(|event| match event.change {
                 Change::Applied(resource) => WatchLine::Modified(resource),
                 Change::Deleted(resource) => WatchLine::Deleted(resource),
             });

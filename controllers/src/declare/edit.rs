@@ -1,0 +1,93 @@
+//! Changing one resource in place, by hand: what was applied last stays remembered, so that the next apply knows which fields
+//! are its own.
+
+use super::apply::Applier;
+use super::decide::{OURS, may_become};
+use hmz_api::kinds::{RuntimeSource, label};
+use hmz_api::rest::{Applied, Edit};
+use hmz_api::{AnyResource, Error, ErrorKind, Runtime};
+use hmz_store::{Store, StoreError};
+use std::collections::BTreeMap;
+
+/// How many attempts an edit makes against other writers.
+const ATTEMPTS: u32 = 16;
+
+/// Edits a resource that is there.
+///
+/// # Errors
+/// It is not there, it was changed meanwhile by somebody else, or it may not become that.
+pub async fn edit(store: &Store, applier: &dyn Applier, kind: &'static str, name: &str, edit: &Edit) -> Result<Applied, Error> {
+    for _ in 0..ATTEMPTS {
+        let missing = || StoreError::NotFound { kind: kind.into(), name: name.into() };
+        let current = store.get_any(kind, name).await?.ok_or_else(missing)?;
+        let next = edited(&current, edit)?;
+        if next == current {
+            return Ok(Applied::Unchanged);
+        }
+        if let (Some(uid), Some(_)) = (current.metadata().uid, &edit.whole) {
+            applier.put(uid, &edit.caller);
+        }
+        match store.update_any(next).await {
+            Ok(_) => return Ok(Applied::Configured),
+            Err(StoreError::Conflict { .. }) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Error::new(ErrorKind::Conflict, "it changes too often to be edited"))
+}
+
+/// As it becomes.
+fn edited(current: &AnyResource, edit: &Edit) -> Result<AnyResource, Error> {
+    let mut next = current.clone();
+    if let Some(whole) = &edit.whole {
+        let (old, new) = (current.metadata(), whole.metadata());
+        if (current.kind(), &old.name) != (whole.kind(), &new.name) {
+            return Err(Error::usage("kind and name of a resource cannot be changed; apply a new one, and delete this one"));
+        }
+        if new.resource_version != 0 && new.resource_version != old.resource_version {
+            return Err(Error::new(ErrorKind::Conflict, "it was changed by somebody else meanwhile"));
+        }
+        next = may_become(current, whole)?;
+        let ours = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
+            map.iter().filter(|(key, _)| key.starts_with(OURS)).map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let theirs = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            map.iter().filter(|(key, _)| !key.starts_with(OURS)).map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let metadata = next.metadata_mut();
+        metadata.labels = theirs(&new.labels).into_iter().chain(ours(&old.labels)).collect();
+        metadata.annotations = theirs(&new.annotations).into_iter().chain(ours(&old.annotations)).collect();
+    }
+    change("label", &mut next.metadata_mut().labels, &edit.labels, edit.overwrite)?;
+    change("annotation", &mut next.metadata_mut().annotations, &edit.annotations, edit.overwrite)?;
+    let is_settings = |r: &hmz_api::Resource<Runtime>| r.status.source == RuntimeSource::Settings;
+    if matches!(&next, AnyResource::Runtime(r) if is_settings(r)) && next.metadata().labels.contains_key(label::SET) {
+        return Err(Error::refused("settings.yaml declares it, and owns what it names"));
+    }
+    Ok(next)
+}
+
+fn change(
+    what: &str,
+    map: &mut BTreeMap<String, String>,
+    changes: &BTreeMap<String, Option<String>>,
+    overwrite: bool,
+) -> Result<(), Error> {
+    for (key, value) in changes {
+        if key.starts_with(OURS) && key != label::SET {
+            return Err(Error::refused(format!("the {what} '{key}' is hmz's own")));
+        }
+        match (map.get(key), value) {
+            (Some(old), Some(value)) if old != value && !overwrite => {
+                return Err(Error::refused(format!("the {what} '{key}' is '{old}' already")).hint("to change it: --overwrite"));
+            }
+            (_, Some(value)) => {
+                map.insert(key.clone(), value.clone());
+            }
+            (_, None) => {
+                map.remove(key);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! What declares: `apply` and `diff`.
+
+use super::{CheckOutput, Output};
+use crate::complete;
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use hmz_api::Span;
+use std::path::PathBuf;
+
+/// What is applied, and how.
+#[derive(Debug, Args)]
+pub struct What {
+    /// A manifest, a directory of manifests, or - for standard input
+    #[arg(short, long = "filename", required = true, value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// Make each what its manifest says in all, also where somebody else set something; end a run that has started and begin
+    /// it anew when it is to do something else
+    #[arg(long)]
+    pub replace: bool,
+    /// Make these members of a set
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::set))]
+    pub set: Option<String>,
+    /// Delete what is in the set and in none of these manifests
+    #[arg(long, requires = "set")]
+    pub prune: bool,
+    /// Let --prune delete every member when the manifests declare nothing
+    #[arg(long, requires = "prune")]
+    pub allow_empty: bool,
+}
+
+/// `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub what: What,
+    /// Say what would be done, as hmz diff does, and do nothing
+    #[arg(long, conflicts_with_all = ["wait", "output"])]
+    pub dry_run: bool,
+    /// Wait until environments are ready and runs have ended; a run's result is the exit status
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait at most [default: as long as it takes]
+    #[arg(long, requires = "wait", value_name = "DURATION")]
+    pub timeout: Option<Span>,
+    /// How to print what became of each resource
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+}
+
+/// `diff`.
+#[derive(Debug, Args)]
+pub struct Diff {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub what: What,
+    /// How to print
+    #[arg(short, long, value_enum)]
+    pub output: Option<CheckOutput>,
+}

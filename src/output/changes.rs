@@ -1,0 +1,156 @@
+//! What an apply would do, for a person: each field that would be another one, then what would be started and ended.
+
+use super::clean::one_line;
+use super::table::kind_word;
+use hmz_api::AnyResource;
+use hmz_api::kinds::annotation;
+use hmz_api::rest::{Applied, Planned};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The longest value that is shown whole, in characters.
+const LONGEST: usize = 400;
+
+/// The text of those that would be another; empty when none would.
+pub fn render(planned: &[Planned]) -> String {
+    let mut out = String::new();
+    for one in planned.iter().filter(|one| one.differs()) {
+        let word = match one.outcome {
+            Ok(Applied::Created) => "created",
+            Ok(Applied::Replaced) => "replaced",
+            Ok(Applied::Pruned) => "deleted",
+            _ => "configured",
+        };
+        out.push_str(&format!("{}/{} would be {word}\n", kind_word(&one.kind), one_line(&one.name)));
+        let before = one.before.as_ref().map(fields).unwrap_or_default();
+        let after = one.after.as_ref().map(fields).unwrap_or_default();
+        // of one that goes, that it goes is all
+        if one.outcome != Ok(Applied::Pruned) {
+            for line in lines(&before, &after) {
+                out.push_str(&format!("    {line}\n"));
+            }
+        }
+        for effect in &one.effects {
+            out.push_str(&format!("    {}\n", one_line(&effect.words())));
+        }
+    }
+    out
+}
+
+/// A line for each field that differs, in the order they are declared in.
+fn lines(before: &[(String, String)], after: &[(String, String)]) -> Vec<String> {
+    let had: BTreeMap<&str, &str> = before.iter().map(|(path, value)| (path.as_str(), value.as_str())).collect();
+    let has: BTreeMap<&str, &str> = after.iter().map(|(path, value)| (path.as_str(), value.as_str())).collect();
+    let changed = after.iter().filter_map(|(path, value)| match had.get(path.as_str()) {
+        Some(old) if old == value => None,
+        Some(old) => Some(format!("~ {path}: {old} -> {value}")),
+        None => Some(format!("+ {path}: {value}")),
+    });
+    let gone = before.iter().filter(|(path, _)| !has.contains_key(path.as_str()));
+    changed.chain(gone.map(|(path, value)| format!("- {path}: {value}"))).collect()
+}
+
+/// What is declared, a path and a value each.
+fn fields(resource: &AnyResource) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let metadata = resource.metadata();
+    for (name, map) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
+        for (key, value) in map {
+            // it says again what the fields say
+            if key != annotation::LAST_APPLIED && key != annotation::CWD {
+                found.push((step(&format!("metadata.{name}"), key), text(&Value::from(value.as_str()))));
+            }
+        }
+    }
+    let whole = serde_json::to_value(resource).unwrap_or_default();
+    if let Some(spec) = whole.get("spec") {
+        leaves("spec", spec, &mut found);
+    }
+    found
+}
+
+fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(key, value)| leaves(&step(path, key), value, found));
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object()) => {
+            items.iter().enumerate().for_each(|(nth, item)| leaves(&format!("{path}[{nth}]"), item, found));
+        }
+        // what is declared as nothing is as one that is not
+        Value::Object(_) => {}
+        Value::Array(items) if items.is_empty() => {}
+        Value::String(nothing) if nothing.is_empty() => {}
+        value => found.push((path.to_owned(), text(value))),
+    }
+}
+
+fn step(path: &str, key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    if plain { format!("{path}.{key}") } else { format!("{path}.{}", Value::from(key)) }
+}
+
+/// A value on one line: a text as it is where nothing is lost by that.
+fn text(value: &Value) -> String {
+    let plain = value.as_str().filter(|text| text.trim() == *text && !text.is_empty() && !text.contains(char::is_control));
+    let text = plain.map_or_else(|| value.to_string(), str::to_owned);
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} characters)", &text[..end], text.chars().count()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::Error;
+    use hmz_api::kinds::Share;
+    use hmz_api::rest::Effect;
+    use serde_json::json;
+
+    fn env(spec: Value, labels: Value) -> Option<AnyResource> {
+        let whole = json!({"apiVersion": "hmz/v1", "kind": "Environment", "spec": spec,
+            "metadata": {"name": "box", "labels": labels, "annotations": {"hmz/last-applied": "{}"}}});
+        Some(serde_json::from_value(whole).unwrap())
+    }
+
+    fn planned(name: &str, outcome: Result<Applied, Error>, effects: Vec<Effect>) -> Planned {
+        Planned { kind: "Environment".into(), name: name.into(), outcome, before: None, after: None, effects }
+    }
+
+    #[test]
+    fn what_differs_is_told_field_by_field_and_then_in_words() {
+        let old = env(json!({"runtime": "docker:a", "cpus": 1, "memory": "1G", "restart": "always"}), json!({"team": "red"}));
+        let new = env(
+            json!({"runtime": "docker:a", "cpus": 2, "image": "node:22", "workdir": "/a b"}),
+            json!({"team": "red", "a.b/c": " spaced\n"}),
+        );
+        let start = Effect::Start {
+            role: "box".into(),
+            image: "node:22".into(),
+            share: Share { cpus: "2".parse().ok(), ..Share::default() },
+            runtime: "docker:a".parse().unwrap(),
+            told: None,
+        };
+        let remove = Effect::Remove { container: "humanize-a-box-1".into(), runtime: "docker:a".parse().unwrap() };
+        let changed = Planned {
+            before: old.clone(),
+            after: new.clone(),
+            ..planned("box", Ok(Applied::Configured), vec![remove.clone(), start.clone()])
+        };
+        let created = Planned {
+            after: new,
+            ..planned("new", Ok(Applied::Created), vec![start, Effect::Wait { why: "docker@a is full".into() }])
+        };
+        let pruned = Planned { before: old, ..planned("old", Ok(Applied::Pruned), vec![remove]) };
+        let all = [
+            changed,
+            created,
+            pruned,
+            planned("same", Ok(Applied::Unchanged), vec![]),
+            planned("no", Err(Error::refused("no")), vec![]),
+        ];
+        insta::assert_snapshot!(render(&all));
+        assert_eq!(render(&all[3..]), "");
+    }
+}

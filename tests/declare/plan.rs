@@ -1,0 +1,70 @@
+//! `hmz diff` and `hmz apply --dry-run`.
+
+use crate::Place;
+
+#[test]
+fn a_diff_says_what_the_apply_then_does_and_changes_nothing() {
+    let place = Place::make();
+    let dir = place.project.path();
+    place.environment("box.yaml", "box", ", cpus: 0.5, memory: 128M");
+    let told = place.hmz("diff -f box.yaml").expect_code(1);
+    let said = format!(
+        "env/box would be created\n    + spec.runtime: docker:here\n    + spec.workdir: {dir}\n    + spec.image: busybox:latest\n    \
+         + spec.cpus: 0.5\n    + spec.memory: 128M\n    would start container 'box' of busybox:latest, 0.5 CPUs, 128M of \
+         memory, on docker:here\n"
+    );
+    assert_eq!(told.out(), said);
+    assert_eq!(place.hmz("apply -f box.yaml --dry-run").ok().out(), said);
+    assert_eq!((place.environments(), place.home.containers()), (String::new(), vec![]));
+    let applied = place.hmz("apply -f box.yaml --wait --timeout 2m").ok();
+    assert_eq!(applied.out(), "env/box created\n");
+    let name = container(&place);
+    assert_eq!(place.hmz("diff -f box.yaml").ok().out(), "");
+    // a share that is another one is a container that is another one
+    place.environment("box.yaml", "box", ", cpus: 0.25, memory: 128M");
+    let told = place.hmz("diff -f box.yaml").expect_code(1).out();
+    let said = format!(
+        "env/box would be configured\n    ~ spec.cpus: 0.5 -> 0.25\n    would remove container {name} from docker:here\n    would \
+         start container 'box' of busybox:latest, 0.25 CPUs, 128M of memory, on docker:here\n"
+    );
+    assert_eq!(told, said);
+    assert_eq!(container(&place), name);
+    let json: serde_json::Value = serde_json::from_str(&place.hmz("diff -f box.yaml -o json").expect_code(1).out()).unwrap();
+    assert_eq!(json[0]["outcome"]["Ok"], "configured");
+    assert_eq!(json[0]["effects"][1]["would"], "start");
+    drop(place.hmz("apply -f box.yaml --wait").ok());
+    assert_ne!(container(&place), name);
+    assert_eq!(place.hmz("diff -f box.yaml").ok().out(), "");
+    drop(place.hmz("delete env box").ok());
+}
+
+#[test]
+fn what_would_be_refused_or_would_wait_is_told_as_it_would_be() {
+    let place = Place::make();
+    place.environment("big.yaml", "big", ", cpus: 4000");
+    let told = place.hmz("diff -f big.yaml").expect_code(1).says("    would wait: docker@here has ");
+    assert!(told.out().contains("'big' asks for 4000"), "{told}");
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: lost}\nspec: {runtime: 'docker:nope', workdir: .}\n";
+    place.project.write("lost.yaml", text);
+    let told = place.hmz("diff -f lost.yaml").expect_code(2);
+    let dry = place.hmz("apply -f lost.yaml --dry-run").expect_code(2);
+    let done = place.hmz("apply -f lost.yaml").expect_code(2);
+    assert_eq!(told.err().replace("hmz diff:", "hmz apply:"), done.err());
+    assert_eq!(dry.err(), done.err());
+    assert_eq!(told.out(), "");
+    // a run that its flow refuses, and one whose daemon is away
+    let run = "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: r}\nspec: {flow: nosuch}\n";
+    place.project.write("run.yaml", run);
+    let told = place.hmz("diff -f run.yaml").expect_code(2);
+    assert_eq!(told.err().replace("hmz diff:", "hmz apply:"), place.hmz("apply -f run.yaml").expect_code(2).err());
+    place.project.write("broken.yaml", "apiVersion: hmz/v1\nkind: Environment\nmetadata: {nmae: x}\nspec: {runtime: docker}\n");
+    let _ = place.hmz("diff -f broken.yaml").expect_code(2).says("broken.yaml:3:12: unknown field 'nmae', did you mean 'name'?");
+    let _ = place.hmz("diff -f nowhere.yaml").expect_code(2);
+}
+
+/// The name of the one container.
+fn container(place: &Place) -> String {
+    let ids = place.home.containers();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    crate::support::docker::docker(&["inspect", "--format", "{{.Name}}", &ids[0]]).trim_start_matches('/').to_owned()
+}

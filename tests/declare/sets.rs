@@ -1,0 +1,58 @@
+//! Sets: `--set`, `--prune`.
+
+use crate::Place;
+
+#[test]
+fn a_set_owns_its_members_and_no_other_ones() {
+    let place = Place::make();
+    for file in ["a", "b"] {
+        place.environment(&format!("one/{file}.yaml"), file, "");
+    }
+    place.environment("two/c.yaml", "c", "");
+    place.environment("own.yaml", "own", "");
+    drop(place.hmz("apply -f one --set one --prune").ok());
+    drop(place.hmz("apply -f two --set two --prune").ok());
+    drop(place.hmz("apply -f own.yaml --wait").ok());
+    assert_eq!(place.environments(), "env/a env/b env/c env/own");
+    // one is renamed, and another set's member is no business of this one
+    std::fs::rename(place.project.file("one/b.yaml"), place.project.file("gone.yaml")).unwrap();
+    place.environment("one/d.yaml", "d", "");
+    let told = place.hmz("diff -f one --set one --prune").expect_code(1).out();
+    assert!(
+        told.starts_with("env/d would be created\n") && told.contains("env/b would be deleted\n    would remove container "),
+        "{told}"
+    );
+    let applied = place.hmz("apply -f one --set one --prune --wait").ok();
+    assert_eq!(applied.out(), "env/a unchanged\nenv/d created\nenv/b pruned\n");
+    assert_eq!(place.environments(), "env/a env/c env/d env/own");
+    assert_eq!(place.hmz("diff -f one --set one --prune").ok().out(), "");
+    let _ = place.hmz("apply -f two --set one").expect_code(2).says("env/c: it is a member of the set 'two'");
+    // a commit that is broken changes nothing
+    place.project.write("one/d.yaml", "apiVersion: hmz/v1\nkind: Enviroment\n");
+    let _ = place.hmz("apply -f one --set one --prune").expect_code(2).says("one/d.yaml:2:7: 'Enviroment' is not a kind");
+    assert_eq!(place.environments(), "env/a env/c env/d env/own");
+    // nor does one of which something is refused
+    let text = "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {name: 'docker:here'}\nspec: {}\n";
+    place.project.write("one/d.yaml", text);
+    let _ = place.hmz("apply -f one --set one --prune").expect_code(2).says("env/d: it stays in the set 'one'");
+    // nothing at all is asked about
+    for file in ["a", "d"] {
+        std::fs::remove_file(place.project.file(&format!("one/{file}.yaml"))).unwrap();
+    }
+    for verb in ["apply", "diff"] {
+        let line = format!("{verb} -f one --set one --prune");
+        let _ = place.hmz(&line).expect_code(2).says("every member of the set 'one' would be deleted").says("--allow-empty");
+    }
+    let _ = place.hmz("apply -f one").expect_code(2).says("one: no *.yaml, *.yml or *.json in this directory");
+    drop(place.hmz("delete env/a").ok());
+    let done = place.hmz("apply -f one --set one --prune --allow-empty --wait").ok();
+    assert_eq!(done.out(), "env/d pruned\n");
+    assert_eq!(place.environments(), "env/c env/own");
+    let _ = place.hmz("apply -f own.yaml --prune").expect_code(2).says("--set");
+    place.project.write(
+        "gen.yaml",
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {generateName: x-}\nspec: {runtime: 'docker:here', workdir: .}\n",
+    );
+    let _ = place.hmz("apply -f gen.yaml --set two --prune").expect_code(2).says("a set that is pruned needs names");
+    drop(place.hmz("delete envs c own").ok());
+}
