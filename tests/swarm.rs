@@ -220,5 +220,65 @@ fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
     assert!(said.contains("(no suitable node ("), "{said}");
     let said = exec("1", "/srv/only-w1");
     assert!(said.contains("swarm@c: no directory to give the task on the node it landed on: "), "{said}");
-    swarm.settings("constraints: [node.labels.zone==c]\ngpu_resource: NVIDIA-GPU");
+}
+
+/// A daemon of ours dies at a point; the next one brings what was begun to its end, and nothing is left of it.
+fn converges(point: &str) {
+    let swarm = Swarm::new("constraints: [node.hostname==mgr]");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let file = swarm.environment("box", &project, ", cpus: 0.1");
+    let mut daemon = home.hmz(["controller"]).env("HMZ_FAILPOINT", point).start();
+    daemon.wait_for("listening");
+    let _ = home.hmz(["apply", "-f", &file]).run().ok();
+    let again = |words: &[&str]| {
+        // the answer may go with the daemon
+        eventually(&format!("{point}: hmz {words:?}"), LIMIT, || (home.hmz(words).run().code() == 0).then_some(()));
+    };
+    again(&["wait", "--for=condition=Ready", "env/box"]);
+    assert_eq!(swarm.sh("env/box", "echo up"), "up\n", "{point}");
+    assert_eq!(swarm.services().len(), 1, "{point}");
+    let deleted = home.hmz(["delete", "env/box"]).run();
+    if deleted.code() != 0 {
+        let again = home.hmz(["delete", "env/box"]).run();
+        assert!(again.code() == 0 || again.err().contains("there is no"), "{point}: {deleted}{again}");
+    }
+    let dead = daemon.wait();
+    assert!(dead.code() == 134 && dead.err().contains(&format!("failpoint: {point}\n")), "{point}: {dead}");
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_dies_on_the_way_up_or_down_leaks_nothing() {
+    for point in ["lock", "hold", "admitted", "released", "created", "placed", "guest", "removed"] {
+        converges(&format!("swarm.{point}"));
+    }
+}
+
+#[test]
+fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
+    let swarm = Swarm::new("constraints: [node.hostname==mgr]");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let file = swarm.environment("box", &project, ", restart: always");
+    let _ = home.hmz(["apply", "-f", &file]).run().ok();
+    let _ = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().ok();
+    let first = swarm.services();
+    let id = swarm.sh("env/box", "hostname");
+    swarm.docker(&["service", "update", "-d", "-q", "--force", &first[0]]);
+    eventually("another box is ready", LIMIT, || {
+        let next = home.hmz(["sh", "env/box", "--", "hostname"]).run();
+        (next.code() == 0 && next.out() != id).then_some(())
+    });
+    assert_ne!(swarm.services(), first);
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn a_swarm_is_asked_what_it_has() {
+    let swarm = Swarm::new("gpu_resource: NVIDIA-GPU\ncpus: 100");
+    let checked = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().expect_code(0);
+    let checked = checked.says("swarm/c answers: swarm ").says("; 3 nodes: mgr, w1, w2; ").says(" all told\n");
+    let _ = checked.says("lacks configured resources: it is to hand out 100 CPUs and has ");
+    swarm.settings("gpu_resource: FPGA");
+    let _ = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().says("lacks configured resources: no node advertises FPGA");
 }
