@@ -57,7 +57,7 @@ fn a_run_is_cancelled_and_one_of_a_generated_name_is_new_each_time() {
     let other = place.hmz("apply -f run.yaml").ok().out().replace(" created\n", "");
     assert!(one.starts_with("run/g-") && one != other, "{one} {other}");
     drop(place.hmz(&format!("wait --for=condition=Running {one} --timeout 2m")).ok());
-    let late = place.hmz(&format!("apply -f run.yaml --wait --timeout 1s")).expect_code(1);
+    let late = place.hmz("apply -f run.yaml --wait --timeout 1s").expect_code(1);
     assert!(late.err().contains("wanted Complete True within 1s, and "), "{late}");
     assert_eq!(place.hmz(&format!("cancel {one}")).ok().out(), format!("{one} cancelled\n"));
     assert_eq!(place.hmz(&format!("cancel {one}")).ok().out(), format!("{one} has ended already (Cancelled)\n"));
