@@ -46,6 +46,7 @@ tests/testbed/swarm >/dev/null
 section 'agent CLI'
 HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE
+tests/testbed/claude-image >/dev/null
 
 if [ $# = 0 ]; then
   for component in rustfmt clippy; do # a minimal toolchain lacks them

@@ -86,6 +86,19 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
     /// Show one resource with its conditions
     #[command(after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add")]
     Describe(Named),
+    /// Show what happened to resources
+    #[command(after_help = "Examples:\n  hmz events\n  hmz events -w --for env/box\n  hmz events -o json")]
+    Events(Events),
+    /// Explain a kind or a field of it
+    #[command(after_help = "Examples:
+  hmz explain run
+  hmz explain run.spec.environments
+  hmz explain envs.spec --recursive
+  hmz explain settings.runtimes.docker.gpubox")]
+    Explain(Explain),
+    /// List the kinds there are
+    #[command(after_help = "Examples:\n  hmz api-resources\n  hmz api-resources -o name")]
+    ApiResources(ApiResources),
     /// Remove resources and everything they started
     #[command(after_help = "Examples:\n  hmz delete run/fix-add\n  hmz delete env box\n  hmz delete -f run.yaml")]
     Delete(Delete),
@@ -94,7 +107,7 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
     Logs(Logs),
     /// Wait until a resource is as you want it
     #[command(
-        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box\n\nExit status: 0 when it is so. Of a run that is Complete: 0 when it went well, 1 failed, 2 refused."
+        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box\n  hmz wait --for=jsonpath={.status.used}=docker:spare env/box\n\nWhat was observed of an earlier generation than the one that is declared does not count.\nExit status: 0 when it is so. Of a run that is Complete: 0 when it went well, 1 failed, 2 refused."
     )]
     Wait(Wait),
     /// Run a flow now and show what it does
@@ -190,7 +203,7 @@ pub struct Logs {
 /// `wait`.
 #[derive(Debug, Args)]
 pub struct Wait {
-    /// condition=NAME[=true|false|unknown], or delete
+    /// condition=NAME[=true|false|unknown], jsonpath={PATH}[=VALUE], or delete
     #[arg(long = "for", value_name = "WHAT", add = ArgValueCompleter::new(complete::until))]
     pub until: String,
     /// A kind, or kind/name
@@ -224,6 +237,46 @@ pub struct Exec {
     pub json: bool,
     /// The task
     pub task: String,
+}
+
+/// `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Only what happened to this: kind/name
+    #[arg(long = "for", value_name = "RESOURCE", add = ArgValueCompleter::new(complete::kind_or_name))]
+    pub of: Option<String>,
+    /// Go on showing what happens
+    #[arg(short, long)]
+    pub watch: bool,
+    /// How to print
+    #[arg(short, long, value_enum)]
+    pub output: Option<CheckOutput>,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// A kind, or a field of it: run.spec.environments
+    #[arg(add = ArgValueCompleter::new(complete::explained))]
+    pub what: String,
+    /// Show the fields of the fields
+    #[arg(long)]
+    pub recursive: bool,
+}
+
+/// `api-resources`.
+#[derive(Debug, Args)]
+pub struct ApiResources {
+    /// How to print
+    #[arg(short, long, value_enum)]
+    pub output: Option<NameOutput>,
+}
+
+/// How names alone are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NameOutput {
+    /// A name a line
+    Name,
 }
 
 /// `rerun`.

@@ -4,7 +4,7 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Planned, SettingsAnswer, WatchLine};
+use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Event, Planned, SettingsAnswer, WatchLine};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -153,6 +153,25 @@ impl Client {
         self.call::<serde_json::Value>(Method::POST, &format!("/v1/Run/{}/cancel", escape(run)), None::<&()>).await.map(drop)
     }
 
+    /// What happened, oldest first: to one resource, or to all.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn events(&self, of: Option<(&str, &str)>) -> Result<Vec<Event>, Error> {
+        self.call(Method::GET, &events_path(of, false), None::<&()>).await
+    }
+
+    /// The same, and what happens from now on, until the daemon ends.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn watch_events(
+        &self,
+        of: Option<(&str, &str)>,
+    ) -> Result<impl Stream<Item = Result<Event, Error>> + use<>, Error> {
+        Ok(lines(self.send(Method::GET, &events_path(of, true), Vec::new()).await?.into_body()))
+    }
+
     /// What the daemon makes of settings.yaml.
     ///
     /// # Errors
@@ -208,6 +227,11 @@ impl Client {
 fn broken(e: serde_json::Error) -> Error {
     Error::new(ErrorKind::Internal, format!("the daemon and this program do not understand each other: {e}"))
         .hint("they may be of different versions: stop the old daemon, hmz version tells which runs")
+}
+
+fn events_path(of: Option<(&str, &str)>, watch: bool) -> String {
+    let of = of.map(|(kind, name)| format!("&kind={kind}&name={}", escape(name))).unwrap_or_default();
+    format!("/v1/events?watch={watch}{of}")
 }
 
 /// Percent-encodes what may not stand in a path segment or a query value.

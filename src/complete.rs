@@ -4,6 +4,7 @@
 mod bash;
 
 use crate::client::Client;
+use crate::output::explain;
 use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
@@ -91,13 +92,29 @@ fn of_kind(word: &str, text: &OsStr) -> Vec<CompletionCandidate> {
 pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
     beginning(
         text,
-        ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete"].map(str::to_owned),
+        ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete", "jsonpath="]
+            .map(str::to_owned),
     )
 }
 
 /// How what is found is printed.
 pub fn form(text: &OsStr) -> Vec<CompletionCandidate> {
     beginning(text, cli::Form::words())
+}
+
+/// A kind, or a field of it.
+pub fn explained(text: &OsStr) -> Vec<CompletionCandidate> {
+    let Some((above, _)) = text.to_str().and_then(|text| text.rsplit_once('.')) else {
+        return beginning(text, ["env", "flow", "run", "runtime", "settings"].map(str::to_owned));
+    };
+    let (word, path) = above.split_once('.').unwrap_or((above, ""));
+    let file = match AnyResource::kind_of_word(word) {
+        Some(kind) => format!("{}.json", kind.to_ascii_lowercase()),
+        None => "settings.json".to_owned(),
+    };
+    let found = hmz_manifest::schema::all().into_iter().find(|(name, _)| *name == file).map(|(_, text)| text);
+    let schema: serde_json::Value = found.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    beginning(text, explain::below(&schema, path).into_iter().map(|name| format!("{above}.{name}")))
 }
 
 /// A label that something has: `KEY`, and `KEY=VALUE` once the key is typed.

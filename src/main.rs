@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             #[cfg(not(guest_embedded))]
             Some("guest") => return hmz_guest::main(args),
             Some("supervisor") => return hmz_anchor::main(),
+            Some("proxy") => return hmz_anchor::proxy::main(),
             Some("script-agent") => return hmz_agents::script::main(args),
             Some("runner") => return daemon::runner(),
             Some("carry") => return hmz_drivers::docker::carry(),

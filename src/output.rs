@@ -10,6 +10,8 @@ pub mod checked;
 pub mod clean;
 pub mod describe;
 pub mod error;
+pub mod events;
+pub mod explain;
 pub mod jsonpath;
 pub mod number;
 pub mod phase;

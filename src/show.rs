@@ -11,15 +11,33 @@ use crate::output::working::Working;
 use crate::output::{describe as description, error as rendering, jsonpath, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Planned, SettingsAnswer};
+use hmz_api::rest::{Event, Planned, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The exit status when the reader has gone: as that of a program that SIGPIPE kills.
+const GONE: u8 = 141;
 
 /// Prints to stdout. A reader that has gone ends the program: it has what it wanted.
 pub fn print(text: &str) {
     written(put(&mut std::io::stdout().lock(), text));
+}
+
+/// Returns when nobody reads stdout any more, for whoever waits for something to print; never, where that cannot be seen.
+pub async fn unread() -> std::process::ExitCode {
+    let watched = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR);
+    let gone = match &watched {
+        Ok(stdout) => stdout.ready(Interest::ERROR).await.is_ok(),
+        Err(_) => false,
+    };
+    if !gone {
+        std::future::pending::<()>().await;
+    }
+    std::process::ExitCode::from(GONE)
 }
 
 fn print_err(text: &str) {
@@ -29,8 +47,7 @@ fn print_err(text: &str) {
 fn written(done: std::io::Result<Reader>) {
     match done {
         Ok(Reader::There) => {}
-        // as a program ends that SIGPIPE kills
-        Ok(Reader::Gone) => std::process::exit(141),
+        Ok(Reader::Gone) => std::process::exit(GONE.into()),
         Err(e) => {
             // stderr may be the stream that is full
             let _ = writeln!(std::io::stderr(), "hmz: error: {e}");
@@ -187,9 +204,35 @@ fn json(value: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
 
-/// One resource, whole, for people.
-pub fn describe(item: &AnyResource) -> String {
-    description::describe(item, SystemClock.now())
+/// One resource, whole, for people, with the last of what happened to it.
+pub fn describe(item: &AnyResource, events: &[Event]) -> String {
+    let mut out = description::describe(item, SystemClock.now());
+    let last = &events[events.len().saturating_sub(LAST_EVENTS)..];
+    if !last.is_empty() {
+        let table = crate::output::events::table(last, false, SystemClock.now(), None);
+        out.push_str("Events:\n");
+        table.lines().for_each(|line| out.push_str(&format!("  {line}\n")));
+    }
+    out
+}
+
+/// How many events a description has.
+const LAST_EVENTS: usize = 10;
+
+/// What happened.
+pub fn events(events: &[Event]) -> String {
+    crate::output::events::table(events, true, SystemClock.now(), width())
+}
+
+/// What happens, as it comes.
+#[derive(Default)]
+pub struct EventRows(Vec<usize>);
+
+impl EventRows {
+    /// The next one.
+    pub fn next(&mut self, event: &Event) -> String {
+        crate::output::events::next(event, &mut self.0, SystemClock.now(), width())
+    }
 }
 
 /// What a watch prints.

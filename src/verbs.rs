@@ -8,7 +8,9 @@ mod describe;
 mod diff;
 mod edit;
 mod editor;
+mod events;
 mod exec;
+mod explain;
 mod get;
 mod logs;
 mod mark;
@@ -41,6 +43,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Edit(args) => with_client("edit", |client| edit::run(client, args)),
         Verb::Rerun(args) => with_client("rerun", |client| rerun::run(client, args)),
         Verb::Cancel(args) => with_client("cancel", |client| cancel::run(client, args)),
+        Verb::Events(args) => with_client("events", |client| events::run(client, args)),
+        Verb::Explain(args) => explain::run(&args).unwrap_or_else(|e| edge::fail("explain", &e)),
+        Verb::ApiResources(args) => explain::kinds(&args).unwrap_or_else(|e| edge::fail("api-resources", &e)),
         Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
         Verb::Delete(args) => with_client("delete", |client| delete::run(client, args)),
         Verb::Logs(args) => with_client("logs", |client| logs::run(client, args)),

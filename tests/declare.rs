@@ -5,6 +5,8 @@
 mod find;
 #[path = "declare/merge.rs"]
 mod merge;
+#[path = "declare/pipes.rs"]
+mod pipes;
 #[path = "declare/plan.rs"]
 mod plan;
 #[path = "declare/runs.rs"]
@@ -12,6 +14,10 @@ mod runs;
 #[path = "declare/sets.rs"]
 mod sets;
 mod support;
+#[path = "declare/told.rs"]
+mod told;
+#[path = "declare/waits.rs"]
+mod waits;
 
 use support::command::Finished;
 use support::home::TestHome;

@@ -11,6 +11,7 @@ const RUN: &[(&str, &str)] = &[
     ("README.md", "tests/readme.rs"),
     ("docs/capacity.md", "tests/fallback.rs"),
     ("docs/declaring.md", "tests/declaring_page.rs"),
+    ("docs/harness.md", "tests/in_box.rs"),
     ("docs/settings.md", "tests/settings_page.rs"),
     ("docs/runtimes.md", "tests/runtimes_page.rs"),
 ];

@@ -147,10 +147,15 @@ fn places_that_cannot_be_had() {
             "-f two $A -e box=docker@one$P -e other=docker@one$P",
             "docker@one runs 0 of the 1 containers it may, and 'box' and 'other' ask for 2",
         ),
-        ("-f boxed $A -e box=docker@inbox$P", "docker@inbox: script's harness cannot run where its harness setting (env) says: "),
         (
-            "-f boxed $A -e box=docker@beside$P",
-            "docker@beside: script's harness cannot run where its harness setting (docker:x) says: ",
+            "-f small -a coder=claude/scripted-1:low -e box=docker@inbox$P",
+            "docker@inbox: claude's harness cannot run where its harness setting (env) says: claude is not installed on \
+             docker@inbox: npm i -g @anthropic-ai/claude-code there, or set the harness of the runtime it is on to local\n  hint: # in ",
+        ),
+        (
+            "-f boxed -a coder=claude/scripted-1:low -e box=docker@beside$P",
+            "docker@beside: claude's harness cannot run where its harness setting (docker:x) says: coder=claude/scripted-1:low: \
+             ClaudeCodeAgent: a fence cannot hold a harness that runs on another machine\n  hint: # in ",
         ),
         (
             "-f boxed $A -e box=docker@far$P",
@@ -180,9 +185,11 @@ fn an_image_that_cannot_be_had_is_refused_in_dockers_words() {
 fn the_hint_of_docker_with_nothing_saved_can_be_pasted() {
     let place = Place::new();
     place.home.settings("runtimes: {}\n");
-    let finished = place.exec("-f small $A -e box=docker$P");
+    let finished = place.exec("-f small -a coder=claude/scripted-1:low -e box=docker$P");
     let err = finished.err();
-    place.refused(finished, "hmz exec: error: docker: script's harness cannot run where its harness setting (env) says: ");
+    let said =
+        "hmz exec: error: docker: claude's harness cannot run where its harness setting (env) says: claude is not installed on ";
+    place.refused(finished, said);
     let mut hints = err.split("  hint: ").skip(1);
     let settings: String = hints
         .next()

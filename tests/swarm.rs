@@ -276,9 +276,12 @@ fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
 #[test]
 fn a_swarm_is_asked_what_it_has() {
     let swarm = Swarm::new("gpu_resource: NVIDIA-GPU\ncpus: 100");
-    let checked = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().expect_code(0);
+    let checked = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().expect_code(1);
     let checked = checked.says("swarm/c answers: swarm ").says("; 3 nodes: mgr, w1, w2; ").says(" all told\n");
     let _ = checked.says("lacks configured resources: it is to hand out 100 CPUs and has ");
     swarm.settings("gpu_resource: FPGA");
     let _ = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().says("lacks configured resources: no node advertises FPGA");
+    swarm.settings("gpu_resource: NVIDIA-GPU");
+    let checked = swarm.home.hmz(["runtime", "check", "c"]).run().ok();
+    assert!(!checked.out().contains("lacks"), "{checked}");
 }

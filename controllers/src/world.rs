@@ -3,13 +3,14 @@
 use crate::environment::address::Carrier;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
+use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::{FlowSpec, Run, RunSpec, RuntimeSpec};
+use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -60,11 +61,23 @@ pub enum RunnerState {
 /// Runner processes, one a run. They outlive the daemon.
 #[async_trait]
 pub trait Runners: Send + Sync + 'static {
-    /// Whether the run could do its flow's steps at all (texts that name what there is, agents that are installed and known);
-    /// asked before anything starts. A refusal is the run's.
-    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
-        let _ = (run, flow, caller);
+    /// Whether the run could do its flow's steps at all (texts that name what there is, agents that are known, and installed
+    /// where their role is in `here`); asked before anything starts. A refusal is the run's.
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext, here: &BTreeSet<String>) -> Result<(), Error> {
+        let _ = (run, flow, caller, here);
         Ok(())
+    }
+
+    /// Whether the CLI of one agent is installed here. A refusal is the run's.
+    async fn is_here(&self, agent: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
+        let _ = (agent, caller);
+        Ok(())
+    }
+
+    /// What a box needs of an agent to run its CLI there; `None` when every box has it.
+    fn boxed(&self, agent: &AgentSpec) -> Option<BoxedAgent> {
+        let _ = agent;
+        None
     }
 
     /// The runner that was started for the directory `epic` before (alive, ended or dead), if any: a daemon may have died

@@ -58,7 +58,10 @@ fn metadata(lines: &mut Lines, kind: &str, m: &Metadata, now: Timestamp) {
     lines.add(0, "Name", &m.name);
     lines.add(0, "Kind", kind);
     pairs(lines, "Labels", &m.labels);
-    pairs(lines, "Annotations", &m.annotations);
+    let mut annotations = m.annotations.clone();
+    // it says again what the spec says
+    annotations.remove(hmz_api::kinds::annotation::LAST_APPLIED);
+    pairs(lines, "Annotations", &annotations);
     lines.some(0, "UID", m.uid);
     if m.generation > 0 {
         lines.add(0, "Generation", m.generation);

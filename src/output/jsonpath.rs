@@ -88,6 +88,11 @@ impl Path {
         self.at(document, document)
     }
 
+    /// Whether its first step is that field.
+    pub fn begins_with(&self, name: &str) -> bool {
+        matches!(self.steps.first(), Some(Step::Fields(names)) if names.iter().any(|first| first == name))
+    }
+
     fn at<'a>(&self, root: &'a Value, here: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![if self.absolute { root } else { here }];
         for step in &self.steps {

@@ -18,6 +18,9 @@ pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
     }
     let (kind, name) = name::one(&args.what, args.name.as_deref())?;
     let found = client.get(kind, &name).await?;
-    show::print(&show::describe(&found));
+    let events = client.events(Some((kind, &name))).await?;
+    // of one of the same name that was there before it is nothing to be told here
+    let events: Vec<_> = events.into_iter().filter(|event| found.metadata().uid == Some(event.uid)).collect();
+    show::print(&show::describe(&found, &events));
     Ok(ExitCode::SUCCESS)
 }

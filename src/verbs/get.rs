@@ -28,7 +28,10 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.watch {
-        return watch(&client, &args, &selection).await;
+        return tokio::select! {
+            done = watch(&client, &args, &selection) => done,
+            gone = show::unread() => Ok(gone),
+        };
     }
     let (mut found, single) = find(&client, &args).await?;
     found.retain(|one| selection.matches(one));

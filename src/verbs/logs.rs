@@ -16,6 +16,16 @@ const LOST: u32 = 5;
 /// # Errors
 /// When there is no such run.
 pub async fn run(client: Client, args: cli::Logs) -> Result<ExitCode, Error> {
+    if !args.follow {
+        return print(&client, args).await;
+    }
+    tokio::select! {
+        done = print(&client, args) => done,
+        gone = show::unread() => Ok(gone),
+    }
+}
+
+async fn print(client: &Client, args: cli::Logs) -> Result<ExitCode, Error> {
     let run = name::of_kind("Run", &args.run)?;
     let mut transcript = show::Transcript::of_logs(args.json);
     let (mut shown, mut lost) = (0, 0);

@@ -2,6 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
+use crate::output::jsonpath::{self, Path};
 use crate::show;
 use crate::verbs::{delete, name};
 use futures::StreamExt;
@@ -22,6 +23,25 @@ pub enum Wish {
         /// The status.
         status: ConditionStatus,
     },
+    /// A field has a value, or is there at all.
+    Field {
+        /// Where it is.
+        path: Path,
+        /// The same as it was typed.
+        typed: String,
+        /// What it is to be.
+        value: Option<String>,
+    },
+}
+
+impl std::fmt::Display for Wish {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Condition { name, status } => write!(f, "{name} {status:?}"),
+            Self::Field { typed, value: Some(value), .. } => write!(f, "{typed} to be '{value}'"),
+            Self::Field { typed, value: None, .. } => write!(f, "{typed} to be there"),
+        }
+    }
 }
 
 /// How long it is waited for.
@@ -61,9 +81,7 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
 /// As [`run`].
 pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patience: Patience) -> Result<(), Error> {
     let shown = name::shown(kind, name);
-    let Wish::Condition { name: wanted, status } = wish;
-    let status = *status;
-    let mut last = "it has no such condition yet".to_owned();
+    let mut last = "nothing was seen of it".to_owned();
     let looked = async {
         let mut lines = Box::pin(client.watch(kind, Some(name)).await?);
         let mut seen = false;
@@ -71,23 +89,9 @@ pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patienc
             match line? {
                 WatchLine::Modified(resource) => {
                     seen = true;
-                    let generation = resource.metadata().generation;
-                    let Some(conditions) = conditions(&resource) else {
-                        return Err(Error::usage(format!("{shown} has no conditions")));
-                    };
-                    if let Some(found) = conditions.get(wanted) {
-                        last = format!("{wanted} is {:?} ({}{})", found.status, found.reason, tail(found));
-                        if found.observed_generation < generation {
-                            last.push_str(&format!(
-                                ", as seen of generation {} while {generation} is declared",
-                                found.observed_generation
-                            ));
-                        } else if found.status == status {
-                            return ended(&resource, wanted, found);
-                        }
-                    }
-                    if let Some(never) = never(&resource, wanted, status) {
-                        return Err(never);
+                    match look(&resource, wish) {
+                        Look::Is(done) => return done,
+                        Look::Not(saw) => last = saw,
                     }
                     if let (true, Some(hopeless)) = (patience.ends_when_hopeless, hopeless(&resource)) {
                         return Err(hopeless);
@@ -105,9 +109,63 @@ pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patienc
         Ok(done) => done,
         Err(_) => {
             let limit = patience.typed.map_or_else(|| format!("{limit:?}"), |typed| typed.to_string());
-            Err(Error::failed(format!("{shown}: wanted {wanted} {status:?} within {limit}, and {last}")))
+            Err(Error::failed(format!("{shown}: wanted {wish} within {limit}, and {last}")))
         }
     }
+}
+
+/// What is seen of a wish.
+enum Look {
+    /// It is met, or never will be.
+    Is(Result<(), Error>),
+    /// Not yet: what was seen instead.
+    Not(String),
+}
+
+fn look(resource: &AnyResource, wish: &Wish) -> Look {
+    let generation = resource.metadata().generation;
+    match wish {
+        Wish::Condition { name, status } => {
+            let Some(conditions) = conditions(resource) else {
+                let shown = name::shown(resource.kind(), &resource.metadata().name);
+                return Look::Is(Err(Error::usage(format!("{shown} has no conditions"))));
+            };
+            let mut last = "it has no such condition yet".to_owned();
+            if let Some(found) = conditions.get(name) {
+                last = format!("{name} is {:?} ({}{})", found.status, found.reason, tail(found));
+                if found.observed_generation < generation {
+                    last.push_str(&stale(found.observed_generation, generation));
+                } else if found.status == *status {
+                    return Look::Is(ended(resource, name, found));
+                }
+            }
+            never(resource, name, *status).map_or(Look::Not(last), |never| Look::Is(Err(never)))
+        }
+        Wish::Field { path, value, .. } => {
+            let document = serde_json::to_value(resource).unwrap_or_default();
+            let found: Vec<String> = path.find(&document).into_iter().map(jsonpath::text).collect();
+            let mut last = match found.as_slice() {
+                [] => "there is none".to_owned(),
+                several => format!("it is '{}'", several.join(" ")),
+            };
+            // what is observed counts once what is declared was looked at
+            let observed = conditions(resource).into_iter().flat_map(|all| &all.0).map(|c| c.observed_generation).max();
+            let is_old = path.begins_with("status") && observed.is_some_and(|observed| observed < generation);
+            if is_old {
+                last.push_str(&stale(observed.unwrap_or_default(), generation));
+                return Look::Not(last);
+            }
+            let is = match value {
+                Some(value) => !found.is_empty() && found.iter().all(|found| found == value),
+                None => !found.is_empty(),
+            };
+            if is { Look::Is(Ok(())) } else { Look::Not(last) }
+        }
+    }
+}
+
+fn stale(observed: u64, declared: u64) -> String {
+    format!(", as seen of generation {observed} while {declared} is declared")
 }
 
 /// A run that is complete is what was waited for, and how it ended is this verb's end too: whoever goes on after it goes on
@@ -132,9 +190,22 @@ fn tail(condition: &Condition) -> String {
     if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) }
 }
 
-/// `condition=NAME[=STATUS]`.
+/// `condition=NAME[=STATUS]` or `jsonpath={PATH}[=VALUE]`.
 fn wish(text: &str) -> Result<Wish, Error> {
-    let wrong = || Error::usage(format!("--for={text}: expected condition=NAME[=true|false|unknown] or delete"));
+    let wrong = || {
+        Error::usage(format!("--for={text}: expected condition=NAME[=true|false|unknown], jsonpath={{PATH}}[=VALUE] or delete"))
+    };
+    if let Some(rest) = text.strip_prefix("jsonpath=") {
+        // a filter has equal signs of its own
+        let end = rest.rfind('}').map_or_else(|| rest.find('=').unwrap_or(rest.len()), |brace| brace + 1);
+        let (path, value) = rest.split_at(end);
+        let value = match value.strip_prefix('=') {
+            Some(value) => Some(value.to_owned()),
+            None if value.is_empty() => None,
+            None => return Err(wrong()),
+        };
+        return Ok(Wish::Field { path: Path::read(path)?, typed: path.trim_matches(['{', '}']).to_owned(), value });
+    }
     let rest = text.strip_prefix("condition=").filter(|r| !r.is_empty()).ok_or_else(wrong)?;
     let (name, status) = rest.split_once('=').unwrap_or((rest, "true"));
     let status = match status.to_ascii_lowercase().as_str() {

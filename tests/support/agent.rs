@@ -46,6 +46,17 @@ pub fn path() -> String {
     format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", dir.display())
 }
 
+/// The name of an image that has it, made when it is not there.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn image() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/claude-image");
+    let made = std::process::Command::new(script).env("HMZ_TEST_CLAUDE", claude()).output().expect("the testbed's scripts run");
+    assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).expect("text").trim().to_owned()
+}
+
 /// The directory of node, which came with claude.
 ///
 /// # Panics

@@ -118,13 +118,15 @@ impl Rehearsal {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = self.log.entries();
         let own = entries.iter().filter(|(uid, _)| owners.get(uid) == Some(of));
-        own.map(|(uid, effect)| match effect.clone() {
+        let told = own.map(|(uid, effect)| match effect.clone() {
             Effect::Start { role, image, share, runtime, .. } => {
                 Effect::Start { role, image, share, runtime, told: told.get(uid).cloned() }
             }
             other => other,
-        })
-        .collect()
+        });
+        // a runner is started while its boxes are, and does nothing before they are there
+        let (last, first): (Vec<Effect>, Vec<Effect>) = told.partition(|effect| matches!(effect, Effect::Begin { .. }));
+        first.into_iter().chain(last).collect()
     }
 
     /// Notes whose it is, while it is there.

@@ -344,6 +344,7 @@ async fn begin(
         limit: start.limit,
         lease: start.lease,
         guest: files,
+        programs: start.programs,
     };
     failpoint::pass("environment.files");
     let driver = driver(world, target)?;
@@ -362,7 +363,8 @@ async fn begin(
             failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
         }
-        Err(error) if !error.is_retryable() && seen.places.len() > 1 => {
+        // where a CLI is to run is no question of room: no other place is asked for it
+        Err(error) if !error.is_retryable() && seen.places.len() > 1 && !matches!(error, DriverError::NoProgram { .. }) => {
             outcome::passed_over(&mut env, &error, now);
             world.store.update_status(env).await?;
             Ok(Next::Look(None))

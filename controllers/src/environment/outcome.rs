@@ -3,8 +3,8 @@
 use crate::placement::Placed;
 use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
-use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, READY, SCHEDULED};
-use hmz_api::kinds::{Environment, PassedFor, PassedOver, Share};
+use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, NO_HARNESS, READY, SCHEDULED};
+use hmz_api::kinds::{Environment, Harness, PassedFor, PassedOver, Share};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::Timestamp;
 
@@ -18,6 +18,8 @@ pub const LOST: &str = "Lost";
 pub const PASSED_OVER: &str = "PassedOver";
 /// Reason: there is no room at the moment.
 pub const INSUFFICIENT: &str = "Insufficient";
+/// Reason: the box is removed because another is declared.
+pub const REPLACING: &str = "Replacing";
 /// Reason: the kernel killed the box for memory.
 pub const OUT_OF_MEMORY: &str = "OutOfMemory";
 /// Reason: the box was asked to end through its daemon, or because that was stopped itself.
@@ -64,7 +66,11 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
         }
     });
     // how a box ended says more than that its share was given back
-    let death = env.status.conditions.get(CREATED).filter(|c| c.status != True && (is_death(&c.reason) || c.reason == REFUSED));
+    let death = env
+        .status
+        .conditions
+        .get(CREATED)
+        .filter(|c| c.status != True && (is_death(&c.reason) || [REFUSED, NO_HARNESS].contains(&c.reason.as_str())));
     let death = death.map(|c| (c.status, c.reason.clone(), c.message.clone()));
     let image = env.status.conditions.get(IMAGE_READY).filter(|c| c.status != True && c.reason == REFUSED);
     let image = image.map(|c| (c.status, c.reason.clone(), c.message.clone()));
@@ -72,7 +78,11 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
     match short.map(|short| death.or(image).unwrap_or(short)) {
         Some((status, reason, message)) => set(env, READY, status, &reason, &message, now),
         None => {
-            set(env, READY, True, "Ready", "", now);
+            // as old as the oldest of them: what was started for another generation is not what is declared
+            let conditions = &mut env.status.conditions;
+            let observed = [SCHEDULED, IMAGE_READY, CREATED, GUEST_READY].into_iter().filter_map(|kind| conditions.get(kind));
+            let observed = observed.map(|c| c.observed_generation).min().unwrap_or_default();
+            conditions.set(READY, True, "Ready", "", observed, now);
             if !was {
                 env.status.started_at = Some(now);
             }
@@ -136,7 +146,7 @@ pub fn not_held(env: &mut Resource<Environment>, status: ConditionStatus, reason
 pub fn admission_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
     let (status, reason) = match error {
         DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
-        DriverError::Refused(_) | DriverError::Foreign(_) => (False, REFUSED),
+        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => (False, REFUSED),
         DriverError::Transient(_) => (False, "Failed"),
     };
     not_held(env, status, reason, &error.to_string(), now);
@@ -165,7 +175,7 @@ pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, now: Ti
     let (status, reason) = match error {
         DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
         DriverError::Transient(_) => (False, "Failed"),
-        DriverError::Refused(_) | DriverError::Foreign(_) => (False, REFUSED),
+        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => (False, REFUSED),
     };
     set(env, IMAGE_READY, status, reason, &error.to_string(), now);
     if reason == REFUSED {
@@ -191,7 +201,14 @@ pub fn started(env: &mut Resource<Environment>, started: &Started, files: &Guest
 
 /// Its box could not be started; then neither box nor hold is left, unless the daemon does not answer.
 pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
-    let message = error.to_string();
+    let mut message = error.to_string();
+    let reason = match error {
+        DriverError::NoProgram { program, .. } => {
+            message = not_installed(env, program).unwrap_or(message);
+            NO_HARNESS
+        }
+        _ => REFUSED,
+    };
     match error {
         DriverError::Unreachable { .. } => set(env, CREATED, Unknown, "Unreachable", &message, now),
         DriverError::Transient(_) => {
@@ -199,8 +216,8 @@ pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: T
             env.status.share = None;
             set(env, SCHEDULED, False, LOST, &message, now);
         }
-        DriverError::Refused(_) | DriverError::Foreign(_) => {
-            set(env, CREATED, False, REFUSED, &message, now);
+        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
+            set(env, CREATED, False, reason, &message, now);
             // the image may be what was wrong: it is looked for again
             set(env, IMAGE_READY, False, "Pending", "", now);
             env.status.share = None;
@@ -208,6 +225,19 @@ pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: T
         }
     }
     sum_up(env, now);
+}
+
+/// What is said of an agent whose CLI is not in its box.
+fn not_installed(env: &Resource<Environment>, program: &str) -> Option<String> {
+    let agent = env.status.agents.iter().find(|agent| agent.program == program)?;
+    let at = env.status.used.as_ref().unwrap_or(&env.spec.runtime).at();
+    let why = format!("{program} is not installed on {at}: {} there, or", agent.install);
+    Some(harness_cannot_run(&at, &agent.cli, &Harness::Env, &format!("{why} set the harness of the runtime it is on to local")))
+}
+
+/// What is said where an agent's CLI cannot run where a runtime says.
+pub fn harness_cannot_run(at: &str, cli: &str, setting: &Harness, why: &str) -> String {
+    format!("{at}: {cli}'s harness cannot run where its harness setting ({setting}) says: {why}")
 }
 
 /// The hold aged out before the box was there.

@@ -10,7 +10,7 @@ use crate::target::{Saved, known_endpoint, not_saved, target, unsupported};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{
-    DefaultRequest, Environment, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
+    DefaultRequest, Environment, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
 };
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
@@ -163,6 +163,8 @@ pub struct Start {
     pub limit: Share,
     /// How long it lives without an owner.
     pub lease: Option<Duration>,
+    /// Programs that have to be in it.
+    pub programs: Vec<String>,
 }
 
 /// The run that owns an environment.
@@ -228,6 +230,9 @@ fn step(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     if !env.metadata.finalizers.iter().any(|f| f == FINALIZER) {
         return Step::AddFinalizer;
     }
+    if env.status.conditions.get(CREATED).is_some_and(|c| c.reason == outcome::REPLACING) {
+        return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
+    }
     if created {
         return watch(env, seen);
     }
@@ -265,6 +270,8 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         Boxes::Seen(Some(BoxState::Running(pid))) => {
             let since = env.status.conditions.get(CREATED).map_or(0, |c| c.observed_generation);
             if since < env.metadata.generation && drifted(env, seen) {
+                // that it is removed by us is written before it is
+                outcome::set(env, CREATED, False, outcome::REPLACING, "", seen.now);
                 return Step::Replace(target, key);
             }
             let name = env.status.container_name.clone().unwrap_or_default();
@@ -407,7 +414,11 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let limit = Share { cpus: share.cpus.or(runtime.cpus), memory: share.memory.or(runtime.memory), gpus: share.gpus.clone() };
     let lease = env.status.lease_seconds.map(Duration::from_secs);
     let run = owner_run(env).map(|o| o.uid);
-    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease }))
+    // from here on its agents' CLIs are where the box is made for
+    env.status.harness = owned.then(|| runtime.harness.clone());
+    let boxed = env.status.agents.iter().filter(|_| owned && runtime.harness == Harness::Env);
+    let programs = boxed.map(|agent| agent.program.clone()).collect();
+    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs }))
 }
 
 /// It has no share yet, and there are several places to ask.

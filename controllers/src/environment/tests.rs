@@ -5,7 +5,11 @@ use super::plan::{Boxes, Observed, Owner, Plan, Step, plan};
 use super::{FINALIZER, ROLE_LABEL};
 use crate::placement::Place;
 use crate::target::Saved;
-use hmz_api::kinds::{Endpoint, Environment, EnvironmentSpec, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share};
+use hmz_api::condition::ConditionStatus::False;
+use hmz_api::kinds::condition::NO_HARNESS;
+use hmz_api::kinds::{
+    BoxedAgent, Endpoint, Environment, EnvironmentSpec, Harness, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share,
+};
 use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::{SignedDuration, Timestamp};
@@ -398,4 +402,49 @@ fn the_way_down_a_list() {
     // one of a run waits for the run
     says("a run's", &owned(declared()), &Observed { owner: Owner::Preparing, ..with_list(0) });
     insta::assert_snapshot!(out.join("\n\n"));
+}
+
+/// A run's environment whose share is held and image there, in which claude works.
+fn about_to_start() -> Resource<Environment> {
+    let mut env = owned(declared());
+    let agent = BoxedAgent { cli: "claude".into(), program: "claude".into(), install: "npm i -g claude".into() };
+    env.status.agents = vec![agent];
+    let mut env = planned(env, &Observed { owner: Owner::Preparing, ..seen(0) });
+    outcome::held(&mut env, share(), at(1));
+    outcome::pulled(&mut env, at(2));
+    env
+}
+
+#[test]
+fn a_box_has_the_programs_of_the_agents_that_live_in_it() {
+    let started = |env: &Resource<Environment>, harness: Harness, owner: Owner| {
+        let mut seen = Observed { owner, ..seen(3) };
+        seen.runtime = seen.runtime.map(|runtime| RuntimeSpec { harness, ..runtime });
+        let Plan { status, step } = plan(env, &seen);
+        let Step::Start(_, start) = step else { panic!("it is not started: {step:?}") };
+        (start.programs, status.harness)
+    };
+    let env = about_to_start();
+    let claude = vec!["claude".to_owned()];
+    assert_eq!(started(&env, Harness::Env, Owner::Preparing), (claude, Some(Harness::Env)));
+    assert_eq!(started(&env, Harness::Local, Owner::Preparing), (vec![], Some(Harness::Local)));
+    // nobody works in one that stands alone
+    assert_eq!(started(&pulled(), Harness::Env, Owner::Nobody), (vec![], None));
+}
+
+#[test]
+fn a_box_without_an_agents_program_is_refused_in_the_words_of_its_harness() {
+    let mut env = about_to_start();
+    outcome::start_failed(&mut env, &DriverError::NoProgram { program: "claude".into(), image: "busybox".into() }, at(3));
+    let created = env.status.conditions.get("Created").unwrap();
+    assert_eq!((created.status, created.reason.as_str()), (False, NO_HARNESS));
+    assert_eq!(
+        created.message,
+        "docker@here: claude's harness cannot run where its harness setting (env) says: claude is not installed on docker@here: npm \
+         i -g claude there, or set the harness of the runtime it is on to local"
+    );
+    assert_eq!(env.status.share, None);
+    // its run is told, and nothing is started again
+    let step = plan(&env, &Observed { owner: Owner::Preparing, ..seen(90) }).step;
+    assert!(matches!(step, Step::Wait(_)), "{step:?}");
 }

@@ -222,7 +222,9 @@ async fn settle(world: &World, mut run: Resource<Run>, message: &str, could_fit:
 /// The daemon did not do it. One that cannot be reached has no room; what may work is tried again.
 async fn unanswered(world: &World, mut run: Resource<Run>, error: DriverError) -> Result<Next, ReconcileError> {
     match &error {
-        DriverError::Refused(_) | DriverError::Foreign(_) => settle(world, run, &error.to_string(), false).await,
+        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
+            settle(world, run, &error.to_string(), false).await
+        }
         DriverError::Unreachable { .. } => settle(world, run, &error.to_string(), true).await,
         DriverError::Transient(why) => {
             let (generation, now) = (run.metadata.generation, world.clock.now());

@@ -1,18 +1,18 @@
 //! Seeing what a run's plan needs.
 
 use super::plan::{Observed, environment_name, under};
-use super::refusal::{Runtimes, harness_on};
+use super::refusal::{self, Runtimes};
 use super::walk::Walk;
 use crate::core::ReconcileError;
-use crate::environment::{self, plan::owner_run};
-use crate::placement;
+use crate::environment::{self, outcome, plan::owner_run};
+use crate::placement::{self, Place};
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::{RunnerState, World};
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::annotation::CWD;
 use hmz_api::kinds::condition::{ACCEPTED, ENVIRONMENTS_READY};
-use hmz_api::kinds::{Environment, Flow, FlowSpec, Run};
+use hmz_api::kinds::{Environment, Flow, FlowSpec, Harness, Run};
 use hmz_api::launch::CallerContext;
 use hmz_api::{Error, Resource};
 use std::collections::BTreeMap;
@@ -65,7 +65,8 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         }
         let found = find_flow(world, &run.spec.flow, &caller.cwd).await?;
         if let (false, Ok(flow)) = (run.status.conditions.is_true(ACCEPTED), &found) {
-            agents = world.runners.check(&run.spec, flow, &caller).await;
+            let here = refusal::here(run, flow, &runtimes);
+            agents = world.runners.check(&run.spec, flow, &caller, &here).await;
             agents = agents.and(workdirs(world, run, &runtimes, &caller).await);
         }
         for (role, request) in &run.spec.environments {
@@ -73,7 +74,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), true, &caller).await?;
             if let Ok(flow) = &found {
                 for place in of_role.iter_mut().skip(1) {
-                    place.harness = harness_on(run, flow, role, &place.runtime, &place.spec);
+                    place.harness = harness(world, run, flow, role, place, &caller).await;
                 }
             }
             places.insert(environment_name(run.name(), role), of_role);
@@ -97,8 +98,32 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         taken,
         runner,
         lost,
+        boxed: run.spec.agents.iter().filter_map(|(role, spec)| Some((role.clone(), world.runners.boxed(spec)?))).collect(),
         caller,
     })
+}
+
+/// Why no agent that works in a role could do so in a place it falls back to, if so.
+async fn harness(
+    world: &World,
+    run: &Resource<Run>,
+    flow: &FlowSpec,
+    role: &str,
+    place: &Place,
+    caller: &CallerContext,
+) -> Option<String> {
+    if let Some(why) = refusal::harness_on(run, flow, role, &place.runtime, &place.spec) {
+        return Some(why);
+    }
+    if place.spec.harness != Harness::Local {
+        return None;
+    }
+    for (_, spec) in refusal::agents_of(run, flow, role) {
+        if let Err(error) = world.runners.is_here(spec, caller).await {
+            return Some(outcome::harness_cannot_run(&place.runtime.at(), &spec.cli, &Harness::Local, &error.message));
+        }
+    }
+    None
 }
 
 /// What is wrong with settings.yaml beside its entries, and whether it cannot be read at all.
@@ -118,7 +143,7 @@ pub async fn with_settings(world: &World, run: &Resource<Run>, error: Error) -> 
             runtimes.insert(reference, found);
         }
     }
-    Ok(super::refusal::with_settings(error, &runtimes, &faults, is_broken))
+    Ok(refusal::with_settings(error, &runtimes, &faults, is_broken))
 }
 
 /// Whether each box may be given the directory it asks for.

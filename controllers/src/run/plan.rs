@@ -14,15 +14,18 @@ use crate::{ABANDON, CANCEL};
 use hmz_api::condition::ConditionStatus::{False, True};
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::condition::{
-    ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, READY, RUNNING, SCHEDULED,
+    ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, NO_HARNESS, READY, RUNNING, SCHEDULED,
 };
-use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, FlowSpec, RestartPolicy, RoleStatus, Run, RunStatus};
+use hmz_api::kinds::{
+    Admission, BoxedAgent, Environment, EnvironmentSpec, FlowSpec, Harness, RestartPolicy, RoleStatus, Run, RunStatus,
+    Step as FlowStep,
+};
 use hmz_api::launch::{BOXES_FILE, BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::link::Link;
 use hmz_api::{Backend, Error, Kind, OwnerReference, Resource};
 use hmz_drivers::{BoxKey, Target, Want};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long a runner that was asked to end may take until it is killed.
@@ -71,6 +74,8 @@ pub struct Observed {
     pub lost: Vec<String>,
     /// What the verb passed along.
     pub caller: CallerContext,
+    /// Agent role → what a box needs to run its CLI there, where it needs something.
+    pub boxed: BTreeMap<String, BoxedAgent>,
 }
 
 /// What is to be written and then done.
@@ -309,7 +314,7 @@ fn begun(run: &mut Resource<Run>, seen: &Observed) -> Step {
             down = down.or(Some((Outcome::Failed, format!("environment '{name}' was deleted"))));
             continue;
         };
-        down = down.or_else(|| failure(env));
+        down = down.or_else(|| failure(run, env, seen));
         gang.push(env);
         let address = address_of(env, &seen.carrier).filter(|_| env.status.conditions.is_true(READY));
         boxes.extend(address.map(|address| (role.clone(), address)));
@@ -385,7 +390,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     let gang: Vec<&Resource<Environment>> =
         roles.iter().filter_map(|role| seen.owned.get(&environment_name(run.name(), role))).collect();
-    if let Some((how, message)) = gang.iter().find_map(|e| failure(e)) {
+    if let Some((how, message)) = gang.iter().find_map(|e| failure(run, e, seen)) {
         complete(run, how, &message, now);
         return Step::Again;
     }
@@ -415,6 +420,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         agents: run.spec.agents.clone(),
         envs: run.spec.environments.iter().map(|(role, request)| (role.clone(), request.as_given())).collect(),
         boxes,
+        harnesses: roles.iter().zip(&gang).map(|(role, e)| (role.clone(), harness_of(e, seen))).collect(),
         params: run.spec.params.clone(),
         epic,
         caller: seen.caller.clone(),
@@ -443,6 +449,14 @@ fn expected(env: &Resource<Environment>, role: &str, file: &str) -> Option<BoxAd
         workdir: env.status.workdir.clone()?,
         scratch: String::new(),
     })
+}
+
+/// Where the CLIs of the agents that work in an environment run: where its box was made for, else where the runtime that
+/// holds its share says.
+fn harness_of(env: &Resource<Environment>, seen: &Observed) -> Harness {
+    let places = seen.places.get(&env.metadata.name).into_iter().flatten();
+    let place = places.into_iter().find(|place| Some(&place.runtime) == env.status.used.as_ref());
+    env.status.harness.clone().or_else(|| place.map(|place| place.spec.harness.clone())).unwrap_or_default()
 }
 
 /// A role's environment, as it is to be made.
@@ -474,10 +488,20 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
     // what names derive from is in the store before anything is asked of a daemon
     env.status.incarnation = 1;
     env.status.used = Some(place.runtime);
+    let agents: BTreeSet<&String> = flow.steps.iter().filter_map(|step| works_in(step, role)).collect();
+    env.status.agents = agents.into_iter().filter_map(|agent| seen.boxed.get(agent).cloned()).collect();
     let local = seen.caller.docker_endpoint.as_deref();
     env.status.endpoint = runtime.and_then(|r| known_endpoint(&r.spec, local));
     outcome::set(&mut env, SCHEDULED, False, "Pending", "", seen.now);
     Some(env)
+}
+
+/// The agent role of a step that is a turn in an environment role.
+fn works_in<'a>(step: &'a FlowStep, role: &str) -> Option<&'a String> {
+    match step {
+        FlowStep::Turn { agent, environment, .. } if environment == role => Some(agent),
+        _ => None,
+    }
 }
 
 /// `~` and `~/…` under the home of whoever asked.
@@ -489,7 +513,7 @@ pub fn under(dir: &str, home: Option<&str>) -> String {
 }
 
 /// Why an environment will not become ready.
-fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
+fn failure(run: &Resource<Run>, env: &Resource<Environment>, seen: &Observed) -> Option<(Outcome, String)> {
     let conditions = &env.status.conditions;
     let role = env.metadata.labels.get(ROLE_LABEL).unwrap_or(&env.metadata.name);
     if env.metadata.is_deleting() {
@@ -498,6 +522,10 @@ fn failure(env: &Resource<Environment>) -> Option<(Outcome, String)> {
     if is_down(env) {
         let why = conditions.get(CREATED).map(|c| c.message.clone()).unwrap_or_default();
         return Some((Outcome::Failed, format!("'{role}' did not come up: {why}")));
+    }
+    if let Some(created) = conditions.get(CREATED).filter(|c| c.status == False && c.reason == NO_HARNESS) {
+        let error = refusal::to_local(run, role, env.status.used.as_ref(), &created.message, seen);
+        return Some((Outcome::Refused, refusal::message(&error)));
     }
     [SCHEDULED, IMAGE_READY, CREATED].into_iter().find_map(|kind| {
         let refused = conditions.get(kind).filter(|c| c.status == False && c.reason == outcome::REFUSED)?;

@@ -1,13 +1,15 @@
 //! What refuses a run before anything of it starts, in the words people know. Pure.
 
+use super::plan::Observed;
+use crate::environment::outcome;
 use crate::target::{Saved, not_saved, unsupported};
 use hmz_api::condition::ConditionStatus;
-use hmz_api::grammar::EnvSpec;
+use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::condition::COMPLETE;
 use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSource, RuntimeSpec, Step};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_manifest::nearest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts the sentence of a refusal from its hints in a condition's message.
 const PART: &str = "\n\n";
@@ -164,27 +166,59 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     }
 }
 
-/// Why an agent's CLI cannot run for work on a runtime, if so: for now it has to run here.
-fn cannot_run(cli: &str, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
-    let why = match &saved.harness {
-        Harness::Local => return None,
-        Harness::Env => "a CLI in the environment is not supported yet",
-        Harness::On(_) => "a CLI in a second environment is not supported yet",
-    };
-    let (at, setting) = (runtime.at(), &saved.harness);
-    Some(format!(
-        "{at}: {cli}'s harness cannot run where its harness setting ({setting}) says: {why}; set the harness of the runtime it is on to local"
-    ))
+/// Why an agent's CLI cannot run for work on a runtime, if that can be told before anything is asked of its daemon.
+fn cannot_run(agent: &str, spec: &AgentSpec, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
+    match &saved.harness {
+        // whether its image has the CLI is asked of the box that is made
+        Harness::Local | Harness::Env => None,
+        // what an agent may touch is always less than everything
+        setting @ Harness::On(_) => {
+            let why = format!("{agent}={spec}: {}: a fence cannot hold a harness that runs on another machine", class(&spec.cli));
+            Some(outcome::harness_cannot_run(&runtime.at(), &spec.cli, setting, &why))
+        }
+    }
+}
+
+/// The name that refusals know a CLI's agent by.
+fn class(cli: &str) -> String {
+    let mut letters = cli.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase());
+    match cli {
+        "claude" => "ClaudeCodeAgent".to_owned(),
+        _ => first.into_iter().chain(letters).collect::<String>() + "Agent",
+    }
+}
+
+/// The agent roles that work in an environment role.
+fn agents_in<'a>(flow: &'a FlowSpec, role: &str) -> impl Iterator<Item = &'a String> {
+    flow.steps.iter().filter_map(move |step| match step {
+        Step::Turn { agent, environment, .. } if environment == role => Some(agent),
+        _ => None,
+    })
 }
 
 /// Why no agent that works in a role could do so on that runtime, if so.
 pub fn harness_on(run: &Resource<Run>, flow: &FlowSpec, role: &str, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
-    flow.steps.iter().find_map(|step| match step {
-        Step::Turn { agent, environment, .. } if environment == role => {
-            cannot_run(&run.spec.agents.get(agent)?.cli, runtime, saved)
-        }
-        _ => None,
-    })
+    agents_in(flow, role).find_map(|agent| cannot_run(agent, run.spec.agents.get(agent)?, runtime, saved))
+}
+
+/// The agents whose CLIs run here when each environment is on the runtime that was named for it.
+pub fn here(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes) -> BTreeSet<String> {
+    let is_local = |request: &EnvironmentRequest| {
+        let saved = runtimes.get(&request.place().runtime).and_then(Option::as_ref);
+        saved.is_some_and(|r| r.spec.harness == Harness::Local)
+    };
+    let roles = run.spec.environments.iter().filter(|(_, request)| is_local(request));
+    roles.flat_map(|(role, _)| agents_in(flow, role).cloned()).collect()
+}
+
+/// The agents that work in a role, each with what was said of it.
+pub fn agents_of<'a>(
+    run: &'a Resource<Run>,
+    flow: &'a FlowSpec,
+    role: &str,
+) -> impl Iterator<Item = (&'a String, &'a AgentSpec)> {
+    agents_in(flow, role).filter_map(|agent| Some((agent, run.spec.agents.get(agent)?)))
 }
 
 /// Whether an agent can work in an environment.
@@ -193,18 +227,36 @@ fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runti
         let what = format!("{}: a turn of '{agent}' in '{environment}' names a role the flow does not have", run.spec.flow);
         return Err(Error::refused(what));
     };
+    let runtime = request.place().runtime;
+    let saved = runtimes.get(&runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
+    match cannot_run(agent, spec, &runtime, &saved) {
+        Some(text) => Err(hinted(Error::refused(text), environment, request, &saved, names)),
+        None => Ok(()),
+    }
+}
+
+/// The refusal of a role whose box, on the runtime `used`, cannot run the CLI of an agent.
+pub fn to_local(run: &Resource<Run>, role: &str, used: Option<&RuntimeRef>, text: &str, seen: &Observed) -> Error {
+    let error = Error::refused(text);
+    let Some(request) = run.spec.environments.get(role) else { return error };
+    let runtime = request.place().runtime;
+    let saved = seen.runtimes.get(&runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
+    // what to write for a runtime that was fallen to is said by the sentence alone
+    if used.is_some_and(|used| *used != runtime) { error } else { hinted(error, role, request, &saved, &seen.saved) }
+}
+
+/// With what makes the CLI run here.
+fn hinted(error: Error, environment: &str, request: &EnvironmentRequest, saved: &RuntimeSpec, names: &Saved) -> Error {
     let place = request.place();
     let runtime = &place.runtime;
-    let saved = runtimes.get(runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
-    let Some(text) = cannot_run(&spec.cli, runtime, &saved) else { return Ok(()) };
     let name = runtime.name.as_deref().unwrap_or("here");
     let workdir = place.workdir.as_deref().unwrap_or_default();
     let slash = if workdir.is_empty() || workdir.starts_with('/') { "" } else { "/" };
     let entry =
         format!("runtimes:\n  {0}:\n    {name}:\n      endpoint: {1}\n      harness: local", runtime.backend, saved.endpoint);
-    let mut error = Error::refused(text).hint(format!("{}\n{entry}", names.heading()));
-    if runtime.name.is_none() {
-        error = error.hint(format!("-e {environment}={}@{name}{slash}{workdir}", runtime.backend));
+    let error = error.hint(format!("{}\n{entry}", names.heading()));
+    if runtime.name.is_some() {
+        return error;
     }
-    Err(error)
+    error.hint(format!("-e {environment}={}@{name}{slash}{workdir}", runtime.backend))
 }

@@ -9,7 +9,8 @@ use crate::target::Saved;
 use crate::world::RunnerState;
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::{
-    Admission, Environment, FlowEnvironment, FlowSpec, Harness, Run, RunSpec, Runtime, RuntimeSpec, Share, Step as FlowStep,
+    Admission, BoxedAgent, Environment, FlowEnvironment, FlowSpec, Harness, Run, RunSpec, Runtime, RuntimeSpec, Share,
+    Step as FlowStep,
 };
 use hmz_api::launch::{CallerContext, Told};
 use hmz_api::{Backend, Cpus, Error, Resource, RuntimeRef, Span};
@@ -161,6 +162,7 @@ fn seen(now: i64, run: &Resource<Run>) -> Observed {
         taken: Vec::new(),
         runner: None,
         lost: Vec::new(),
+        boxed: BTreeMap::new(),
         caller: CallerContext { docker_endpoint: Some("unix:///d.sock".into()), ..CallerContext::default() },
     }
 }
@@ -236,6 +238,7 @@ fn the_way_of_a_run() {
     says("its runner was told so", &told, &awaits(&none));
     let gone = Observed { owned: BTreeMap::new(), ..awaits(&up) };
     says("its box was deleted meanwhile", &early, &gone);
+    up.status.harness = Some(Harness::Local);
     outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, node: None, reach: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
@@ -292,6 +295,48 @@ fn an_environment_that_will_not_be_ends_the_run() {
     let no_flow = Observed { flow: Some(Err(Error::refused("there is no flow 'boxed'"))), ..seen(2, &run) };
     says("its flow is gone", &no_flow);
     insta::assert_snapshot!(out.join("\n"));
+}
+
+#[test]
+fn a_box_that_cannot_run_the_cli_refuses_the_run_and_says_how_it_could_run_here() {
+    let refused = |place: &str, saved: &[(&str, RuntimeSpec)]| {
+        let run = declared(&[("box", place)]);
+        let mut seen = seen(0, &run);
+        seen.runtimes = runtimes(saved, &run);
+        let agent = BoxedAgent { cli: "claude".into(), program: "claude".into(), install: "npm i -g claude".into() };
+        seen.boxed = [("coder".to_owned(), agent)].into();
+        let mut env = environment(&run, &seen);
+        outcome::start_failed(
+            &mut env,
+            &hmz_drivers::DriverError::NoProgram { program: "claude".into(), image: "x".into() },
+            at(1),
+        );
+        let run = planned(planned(run, &seen), &with(seen, &env));
+        refusal::of(&run).unwrap()
+    };
+    let error = refused("docker@in/w", &[("docker:in", RuntimeSpec::default())]);
+    let said = "docker@in: claude's harness cannot run where its harness setting (env) says: claude is not installed on docker@in: \
+                npm i -g claude there, or set the harness of the runtime it is on to local";
+    assert_eq!(error.message, said);
+    let entry = |name: &str| {
+        format!("# in settings.yaml\nruntimes:\n  docker:\n    {name}:\n      endpoint: local\n      harness: local")
+    };
+    assert_eq!(error.hints, [entry("in")]);
+    let error = refused("docker/w", &[("docker", RuntimeSpec::default())]);
+    assert_eq!(error.message, said.replace("docker@in", "docker"));
+    assert_eq!(error.hints, [entry("here"), "-e box=docker@here/w".to_owned()]);
+}
+
+#[test]
+fn the_clis_that_run_here_are_those_of_local_runtimes() {
+    let here = |place: &str| {
+        let run = declared(&[("box", place)]);
+        let saved = [("docker:here", local()), ("docker:in", RuntimeSpec::default())];
+        refusal::here(&run, &boxed(), &runtimes(&saved, &run)).into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(here("docker@here/w"), ["coder"]);
+    assert_eq!(here("docker@in/w"), Vec::<String>::new());
+    assert_eq!(here("docker@nope/w"), Vec::<String>::new());
 }
 
 #[test]

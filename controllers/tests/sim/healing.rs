@@ -116,3 +116,27 @@ fn a_box_that_dies_at_once_is_not_started_again_and_again() {
         assert_eq!(state(&sim).await.0, True);
     });
 }
+
+#[test]
+fn a_change_while_another_is_carried_out_leaves_it_running() {
+    for seed in 0..40 {
+        play(async move {
+            let (mut sim, daemon) = ready(100 + seed, RestartPolicy::Never).await;
+            // there, and back again before it was there
+            for cpus in [1, 2] {
+                loop {
+                    let mut env = sim.store.get::<Environment>("env").await.unwrap().unwrap();
+                    env.spec.cpus = Some(Cpus::whole(cpus));
+                    if sim.store.update(env).await.is_ok() {
+                        break;
+                    }
+                }
+                sim.pass(sim.dice.millis(120)).await;
+            }
+            sim.pass(Duration::from_secs(200)).await;
+            let (ready, reason, incarnation) = state(&sim).await;
+            assert_eq!(ready, True, "seed {seed}: {reason}, incarnation {incarnation}");
+            assert_eq!(daemon.boxes_of(INSTANCE).len(), 1);
+        });
+    }
+}

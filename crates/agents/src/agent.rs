@@ -6,7 +6,9 @@ use hmz_anchor::{CliFence, ExecPolicy};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Event;
+use hmz_api::kinds::Harness;
 use hmz_api::launch::{BoxAddress, CallerContext};
+use hmz_wire::Client;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -24,18 +26,36 @@ pub struct Installed {
     pub version: Option<String>,
 }
 
+/// A CLI's program as a box has to have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoxProgram {
+    /// Its name on the PATH of the box.
+    pub name: &'static str,
+    /// The line that installs it there.
+    pub install: &'static str,
+}
+
+/// Where a session's CLI runs.
+#[derive(Debug, Clone)]
+pub enum Seat {
+    /// Here, supervised: this CLI. Its commands land in the box.
+    Here(Installed),
+    /// In the box itself, reached over this connection.
+    Boxed(Client),
+}
+
 /// Everything a session is started with.
 #[derive(Debug, Clone)]
 pub struct SessionStart {
     /// How processes are started.
     pub launcher: Arc<dyn Launcher>,
-    /// The CLI.
-    pub installed: Installed,
+    /// Where the CLI runs.
+    pub seat: Seat,
     /// Model and effort.
     pub spec: AgentSpec,
     /// The caller's variables.
     pub caller: CallerContext,
-    /// The box its commands land in.
+    /// The box its commands land in, and where it runs itself when it does not here.
     pub place: BoxAddress,
     /// Names of the programs on the box's PATH; a guess while the box is on its way, see [`Session::suits`].
     pub programs: Arc<Vec<String>>,
@@ -67,23 +87,26 @@ pub trait Agent: Send + Sync {
     /// A refusal when it is not installed here, with the line that installs it.
     fn check(&self, caller: &CallerContext) -> Result<Installed, Error>;
 
+    /// What a box needs of it to run it there; `None` when every box has it.
+    fn boxed_program(&self) -> Option<BoxProgram>;
+
     /// Whether it can play a role as `spec` says. Starts nothing.
     ///
     /// # Errors
     /// A refusal that says what does not fit, such as an effort it has not.
     fn accepts(&self, spec: &AgentSpec, caller: &CallerContext) -> Result<(), Error>;
 
-    /// Whether it can work in `place`, on whose PATH are `programs`. Starts nothing.
+    /// Whether it can work in `place`, on whose PATH are `programs`, when its CLI runs where `harness` says. Starts nothing.
     ///
     /// # Errors
     /// A refusal that says what is missing, such as the shell its commands need.
-    fn works_in(&self, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error>;
+    fn works_in(&self, caller: &CallerContext, harness: &Harness, place: &BoxAddress, programs: &[String]) -> Result<(), Error>;
 
     /// Which of its execs stay here.
     fn policy(&self, installed: &Installed) -> ExecPolicy;
 
-    /// What it may touch here in a session of this name.
-    fn fence(&self, start: &SessionStart, session: &str) -> CliFence;
+    /// What it may touch here in a session of this name, when it is this CLI.
+    fn fence(&self, start: &SessionStart, installed: &Installed, session: &str) -> CliFence;
 
     /// Names of variables its commands may bring along; a trailing `*` matches any ending.
     fn env_allow(&self) -> Vec<String>;

@@ -13,11 +13,12 @@ mod session;
 mod state;
 
 use crate::path::find;
-use crate::{Agent, Installed, Session, SessionStart};
+use crate::{Agent, BoxProgram, Installed, Session, SessionStart};
 use async_trait::async_trait;
 use hmz_anchor::{CliFence, ExecPolicy};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
+use hmz_api::kinds::Harness;
 use hmz_api::launch::{BoxAddress, CallerContext};
 use state::StateFolders;
 use std::path::Path;
@@ -42,6 +43,10 @@ impl Agent for Claude {
         install::check(caller)
     }
 
+    fn boxed_program(&self) -> Option<BoxProgram> {
+        Some(BoxProgram { name: "claude", install: "npm i -g @anthropic-ai/claude-code" })
+    }
+
     fn accepts(&self, spec: &AgentSpec, _: &CallerContext) -> Result<(), Error> {
         if let Some(account) = &spec.account {
             return Err(Error::refused(format!("claude@{account}: named accounts cannot be used yet"))
@@ -57,8 +62,12 @@ impl Agent for Claude {
         Ok(())
     }
 
-    fn works_in(&self, caller: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
-        shell(caller, &place.environment, programs)?;
+    fn works_in(&self, caller: &CallerContext, harness: &Harness, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
+        let name = shell_of(&place.environment, programs)?;
+        if *harness == Harness::Env {
+            return Ok(());
+        }
+        shell(caller, name)?;
         let state = StateFolders::of(caller)?;
         let workdir = Path::new(&place.workdir);
         let workdir = workdir.canonicalize().unwrap_or_else(|_| workdir.to_path_buf());
@@ -82,8 +91,8 @@ impl Agent for Claude {
         }
     }
 
-    fn fence(&self, start: &SessionStart, session: &str) -> CliFence {
-        state::fence(start, session)
+    fn fence(&self, start: &SessionStart, installed: &Installed, session: &str) -> CliFence {
+        state::fence(start, installed, session)
     }
 
     fn env_allow(&self) -> Vec<String> {
@@ -91,17 +100,21 @@ impl Agent for Claude {
     }
 
     async fn session(&self, start: SessionStart) -> Result<Box<dyn Session>, Error> {
-        Ok(Box::new(session::ClaudeSession::new(start)?))
+        Ok(Box::new(session::ClaudeSession::new(start).await?))
     }
 }
 
-/// The shell its commands are run with: a path here whose name the box has too. Its commands go to the box, where the
-/// name is what counts; it only looks whether the file is there.
-fn shell(caller: &CallerContext, environment: &str, programs: &[String]) -> Result<String, Error> {
-    let Some(name) = SHELLS.iter().find(|shell| programs.iter().any(|program| program == *shell)) else {
-        return Err(Error::refused(format!("the image of '{environment}' has no bash, which claude's commands need"))
-            .hint("use an image with bash, such as python:3.12-slim, or an agent that needs none, such as script"));
-    };
+/// The name of the shell its commands are run with, which the box has to have.
+fn shell_of(environment: &str, programs: &[String]) -> Result<&'static str, Error> {
+    SHELLS.iter().copied().find(|shell| programs.iter().any(|program| program == shell)).ok_or_else(|| {
+        Error::refused(format!("the image of '{environment}' has no bash, which claude's commands need"))
+            .hint("use an image with bash, such as python:3.12-slim, or an agent that needs none, such as script")
+    })
+}
+
+/// A path here of the shell of that name. Its commands go to the box, where the name is what counts; it only looks whether
+/// the file is there.
+fn shell(caller: &CallerContext, name: &str) -> Result<String, Error> {
     let here = caller.env.get("PATH").map(String::as_str).unwrap_or_default();
     find(name, &format!("/bin:/usr/bin:{here}")).map(|path| path.to_string_lossy().into_owned()).ok_or_else(|| {
         Error::refused(format!("claude needs {name} on this machine too: it looks for it before it runs a command"))

@@ -1,8 +1,9 @@
-//! How an agent's process is started: under a supervisor, which is what everything but a test of a CLI's own talk does.
+//! How an agent's process is started: under a supervisor, or in a box behind a proxy, which is what everything but a test of
+//! a CLI's own talk does.
 
 use crate::Grace;
 use async_trait::async_trait;
-use hmz_anchor::SupervisorConfig;
+use hmz_anchor::{AnchorError, BoxedConfig, SupervisorConfig};
 use hmz_api::Error;
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -20,14 +21,23 @@ pub struct Started {
     pub lifeline: Option<OwnedFd>,
 }
 
-/// Starts processes as a [`SupervisorConfig`] says.
+/// What is started, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Launch {
+    /// Here, supervised.
+    Here(SupervisorConfig),
+    /// In a box.
+    Boxed(BoxedConfig),
+}
+
+/// Starts processes as a [`Launch`] says.
 #[async_trait]
 pub trait Launcher: Send + Sync + Debug {
     /// Starts one. Its standard input is the CLI's own from the first byte the caller writes.
     ///
     /// # Errors
     /// When it cannot be started.
-    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error>;
+    async fn launch(&self, what: &Launch) -> Result<Started, Error>;
 
     /// How long what it starts may take to end.
     fn grace(&self) -> Grace {
@@ -35,7 +45,7 @@ pub trait Launcher: Send + Sync + Debug {
     }
 }
 
-/// Starts a supervisor, which starts the CLI.
+/// Starts a supervisor or a proxy, which starts the CLI.
 #[derive(Debug, Clone)]
 pub struct Supervised {
     /// The hmz binary, absolute and resolved.
@@ -44,10 +54,14 @@ pub struct Supervised {
 
 #[async_trait]
 impl Launcher for Supervised {
-    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
-        let cannot = |what: &dyn std::fmt::Display| Error::failed(format!("the agent's supervisor could not be started: {what}"));
-        let frame = config.frame().map_err(|e| cannot(&e))?;
-        let supervised = hmz_anchor::launch::supervised(&self.exe).map_err(|e| cannot(&e))?;
+    async fn launch(&self, what: &Launch) -> Result<Started, Error> {
+        let (name, frame, ready): (_, Result<Vec<u8>, AnchorError>, _) = match what {
+            Launch::Here(config) => ("supervisor", config.frame(), hmz_anchor::launch::supervised(&self.exe)),
+            Launch::Boxed(config) => ("proxy", config.frame(), hmz_anchor::launch::proxied(&self.exe)),
+        };
+        let cannot = |what: &dyn std::fmt::Display| Error::failed(format!("the agent's {name} could not be started: {what}"));
+        let frame = frame.map_err(|e| cannot(&e))?;
+        let supervised = ready.map_err(|e| cannot(&e))?;
         let mut command = Command::from(supervised.command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|e| cannot(&e))?;

@@ -1,9 +1,10 @@
 //! Agent CLIs: one module a CLI. Each knows how its CLI is found here, what it is started with, what of its execs stays
 //! here, what it may touch, how a turn is asked and how its events read. All of it is data or talk over pipes: the
-//! processes themselves are supervised by `hmz-anchor`.
+//! processes themselves are supervised by `hmz-anchor`, or run in a box behind a proxy of its.
 #![forbid(unsafe_code)]
 
 mod agent;
+mod boxed;
 pub mod claude;
 mod grace;
 pub mod launcher;
@@ -11,11 +12,10 @@ mod lines;
 mod path;
 mod process;
 pub mod script;
-mod text;
 
-pub use agent::{Agent, Installed, Session, SessionStart, Sink, TurnEnd};
+pub use agent::{Agent, BoxProgram, Installed, Seat, Session, SessionStart, Sink, TurnEnd};
 pub use grace::Grace;
-pub use launcher::{Launcher, Started, Supervised};
+pub use launcher::{Launch, Launcher, Started, Supervised};
 
 use hmz_api::Error;
 

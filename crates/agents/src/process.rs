@@ -1,8 +1,7 @@
 //! An agent's process: lines in, lines out, the end of what it says on stderr, and an orderly end.
 
 use crate::lines::{LineError, Lines};
-use crate::{Grace, Launcher, Started};
-use hmz_anchor::SupervisorConfig;
+use crate::{Grace, Launch, Launcher, Started};
 use hmz_api::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -34,8 +33,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) async fn start(launcher: &dyn Launcher, config: &SupervisorConfig) -> Result<Self, Error> {
-        let Started { mut child, lifeline } = launcher.launch(config).await?;
+    pub(crate) async fn start(launcher: &dyn Launcher, what: &Launch) -> Result<Self, Error> {
+        let Started { mut child, lifeline } = launcher.launch(what).await?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
             return Err(Error::new(hmz_api::ErrorKind::Internal, "an agent was started without pipes"));
         };
@@ -168,7 +167,8 @@ mod tests {
 
     #[async_trait]
     impl Launcher for Bare {
-        async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
+        async fn launch(&self, what: &Launch) -> Result<Started, Error> {
+            let Launch::Here(config) = what else { panic!("it is started here") };
             let mut command = Command::new(&config.program);
             command.args(&config.argv[1..]).current_dir(&config.cwd).kill_on_drop(true);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -217,13 +217,13 @@ mod tests {
         }
     }
 
-    fn config(dir: &Path, script: &str) -> SupervisorConfig {
+    fn config(dir: &Path, script: &str) -> Launch {
         let frame = serde_json::json!({
             "program": "/bin/bash", "argv": ["bash", "-c", script], "env": {}, "cwd": dir, "env_allow": [],
             "place": {"environment": "", "used": "", "link": {"mode": "direct", "socket": "", "pid": 0}, "workdir": "", "scratch": ""},
             "policy": {"own": Vec::<PathBuf>::new(), "listings": []}, "fence": {"write": [], "read": []},
         });
-        serde_json::from_value(frame).unwrap()
+        Launch::Here(serde_json::from_value(frame).unwrap())
     }
 
     fn alive(pid: u32) -> bool {

@@ -1,25 +1,23 @@
 //! `script`: the built-in agent without a model. It runs a list of steps as a separate supervised process, exactly as a
 //! CLI is run, so that flows and pipelines can be tried without a sign-in.
 //!
-//! The model of `-a ROLE=script/PATH` is the path of the list, see [`steps`].
+//! The model of `-a ROLE=script/PATH` is the path of the list, see [`steps`]. What plays it is `hmz_script`, which is in `hmz`
+//! and in the guest, so that every box has it.
 
-mod play;
-mod protocol;
 mod session;
 pub mod steps;
 
-use crate::{Agent, Installed, Session, SessionStart};
+use crate::boxed;
+use crate::{Agent, BoxProgram, Installed, Session, SessionStart};
 use async_trait::async_trait;
 use hmz_anchor::{CliFence, ExecPolicy};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
+use hmz_api::kinds::Harness;
 use hmz_api::launch::{BoxAddress, CallerContext};
 use std::path::{Path, PathBuf};
 
-pub use play::main;
-
-/// The hidden verb of the hmz binary that plays a list of steps.
-pub const VERB: &str = "script-agent";
+pub use hmz_script::{VERB, main};
 
 /// The built-in agent.
 #[derive(Debug, Clone)]
@@ -54,6 +52,10 @@ impl Agent for Script {
         })
     }
 
+    fn boxed_program(&self) -> Option<BoxProgram> {
+        None
+    }
+
     fn accepts(&self, spec: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
         if let Some(account) = &spec.account {
             return Err(Error::refused(format!("script@{account}: script has no accounts")));
@@ -61,7 +63,7 @@ impl Agent for Script {
         steps::read(&steps_of(spec, caller)).map(|_| ())
     }
 
-    fn works_in(&self, _: &CallerContext, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
+    fn works_in(&self, _: &CallerContext, _: &Harness, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
         if programs.iter().any(|program| program == "sh") {
             return Ok(());
         }
@@ -72,10 +74,10 @@ impl Agent for Script {
         ExecPolicy { own: installed.executables.clone(), listings: Vec::new(), leaves: Vec::new() }
     }
 
-    fn fence(&self, start: &SessionStart, session: &str) -> CliFence {
+    fn fence(&self, start: &SessionStart, installed: &Installed, session: &str) -> CliFence {
         CliFence {
-            write: vec![PathBuf::from(&start.place.workdir), session::scratch(start, session)],
-            read: vec![start.installed.program.clone(), steps_of(&start.spec, &start.caller)],
+            write: vec![PathBuf::from(&start.place.workdir), boxed::scratch(&start.place, session)],
+            read: vec![installed.program.clone()],
         }
     }
 
@@ -84,6 +86,6 @@ impl Agent for Script {
     }
 
     async fn session(&self, start: SessionStart) -> Result<Box<dyn Session>, Error> {
-        Ok(Box::new(session::ScriptSession::new(self.clone(), start)?))
+        Ok(Box::new(session::ScriptSession::new(self.clone(), start).await?))
     }
 }

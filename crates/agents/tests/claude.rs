@@ -21,7 +21,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 #[test]
 fn a_key_in_the_environment_leaves_the_sign_in_unread_and_the_state_file_readable() {
     let world = World::new("http://127.0.0.1:9");
-    let fence = Claude.fence(&world.start(None), "id");
+    let start = world.start(None);
+    let installed = Claude.check(&start.caller).unwrap();
+    let fence = Claude.fence(&start, &installed, "id");
     assert!(fence.read.contains(&world.home().join(".claude.json")), "claude tries for seconds to read one it may not");
     assert!(!fence.read.contains(&world.home().join(".claude")));
 }

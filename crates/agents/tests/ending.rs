@@ -6,8 +6,7 @@ mod support;
 use async_trait::async_trait;
 use hmz_agents::claude::Claude;
 use hmz_agents::script::Script;
-use hmz_agents::{Agent, Grace, Installed, Launcher, Started, TurnEnd};
-use hmz_anchor::SupervisorConfig;
+use hmz_agents::{Agent, Grace, Installed, Launch, Launcher, Started, TurnEnd};
 use hmz_api::Error;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ struct Impatient;
 
 #[async_trait]
 impl Launcher for Impatient {
-    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
-        Bare.launch(config).await
+    async fn launch(&self, what: &Launch) -> Result<Started, Error> {
+        Bare.launch(what).await
     }
 
     fn grace(&self) -> Grace {
@@ -43,6 +42,8 @@ async fn interrupted(agent: &dyn Agent, prompt: &str, script: &str) {
     let installed = Installed { program: program.clone(), directories: Vec::new(), executables: vec![program], version: None };
     let mut start = world.start_of(installed, world.caller("/usr/bin:/bin"), None);
     start.launcher = Arc::new(Impatient);
+    // what the built-in agent is told to play, of which the program takes no notice
+    std::fs::write(std::path::Path::new(&start.caller.cwd).join(&start.spec.model), "- say: x\n").unwrap();
     let mut session = agent.session(start).await.unwrap();
     let stop = CancellationToken::new();
     let cancel = async {

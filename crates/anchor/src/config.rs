@@ -1,8 +1,9 @@
-//! What a supervisor is told: one JSON object, length-prefixed (u32, little endian), at the beginning of its standard
-//! input. The rest of the input is the CLI's own. It carries the user's variables and never touches a disk.
+//! What a supervisor or a proxy is told: one JSON object, length-prefixed (u32, little endian), at the beginning of its
+//! standard input. The rest of the input is the CLI's own. It carries the user's variables and never touches a disk.
 
 use crate::AnchorError;
 use hmz_api::launch::BoxAddress;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,30 +39,70 @@ impl SupervisorConfig {
     /// # Errors
     /// When it is larger than a supervisor reads.
     pub fn frame(&self) -> Result<Vec<u8>, AnchorError> {
-        let body = serde_json::to_vec(self).map_err(|e| AnchorError::Config(e.to_string()))?;
-        if body.len() > MAX_CONFIG {
-            return Err(AnchorError::Config(format!("{} bytes are too many", body.len())));
-        }
-        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-        frame.extend_from_slice(&body);
-        Ok(frame)
+        frame(self)
     }
+}
 
-    /// Reads exactly one frame, and no byte of what follows it.
+/// Everything a proxy needs: a CLI that runs in a box.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoxedConfig {
+    /// The CLI: a path in the box, or a name on its PATH.
+    pub program: String,
+    /// Its arguments, the first one included.
+    pub argv: Vec<String>,
+    /// Variables set on top of the box's own.
+    pub env: BTreeMap<String, String>,
+    /// The directory it starts in.
+    pub cwd: PathBuf,
+    /// The box.
+    pub place: BoxAddress,
+    /// Directories it may write in the box besides the workdir, the scratch directory and the temporary ones.
+    pub write: Vec<PathBuf>,
+}
+
+impl BoxedConfig {
+    /// What is written to a proxy's standard input before the CLI's own input.
     ///
     /// # Errors
-    /// When the input ends early, or the frame is too large or does not decode. The text never holds a value of it.
-    pub fn read(input: &mut impl std::io::Read) -> Result<Self, AnchorError> {
-        let mut head = [0u8; 4];
-        input.read_exact(&mut head).map_err(AnchorError::io("read the configuration"))?;
-        let len = u32::from_le_bytes(head) as usize;
-        if len > MAX_CONFIG {
-            return Err(AnchorError::Config(format!("{len} bytes are too many")));
-        }
-        let mut body = vec![0; len];
-        input.read_exact(&mut body).map_err(AnchorError::io("read the configuration"))?;
-        serde_json::from_slice(&body)
-            .map_err(|e| AnchorError::Config(format!("it does not decode at line {} column {}", e.line(), e.column())))
+    /// When it is larger than a proxy reads.
+    pub fn frame(&self) -> Result<Vec<u8>, AnchorError> {
+        frame(self)
+    }
+}
+
+fn frame(config: &impl Serialize) -> Result<Vec<u8>, AnchorError> {
+    let body = serde_json::to_vec(config).map_err(|e| AnchorError::Config(e.to_string()))?;
+    if body.len() > MAX_CONFIG {
+        return Err(AnchorError::Config(format!("{} bytes are too many", body.len())));
+    }
+    let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+    frame.extend_from_slice(&body);
+    Ok(frame)
+}
+
+/// Reads exactly one frame, and no byte of what follows it.
+///
+/// # Errors
+/// When the input ends early, or the frame is too large or does not decode. The text never holds a value of it.
+pub(crate) fn read<T: DeserializeOwned>(input: &mut impl std::io::Read) -> Result<T, AnchorError> {
+    let mut head = [0u8; 4];
+    input.read_exact(&mut head).map_err(AnchorError::io("read the configuration"))?;
+    let len = u32::from_le_bytes(head) as usize;
+    if len > MAX_CONFIG {
+        return Err(AnchorError::Config(format!("{len} bytes are too many")));
+    }
+    let mut body = vec![0; len];
+    input.read_exact(&mut body).map_err(AnchorError::io("read the configuration"))?;
+    serde_json::from_slice(&body)
+        .map_err(|e| AnchorError::Config(format!("it does not decode at line {} column {}", e.line(), e.column())))
+}
+
+/// Descriptor 0 without a buffer: what follows the configuration is the CLI's.
+pub(crate) struct Unbuffered;
+
+impl std::io::Read for Unbuffered {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
     }
 }
 
@@ -116,10 +157,10 @@ mod tests {
         let mut bytes = config.frame().expect("a frame");
         bytes.extend_from_slice(b"input");
         let mut rest = bytes.as_slice();
-        assert_eq!(SupervisorConfig::read(&mut rest).expect("a configuration"), config);
+        assert_eq!(read::<SupervisorConfig>(&mut rest).expect("a configuration"), config);
         assert_eq!(rest, b"input");
         for wrong in [&b""[..], &[1, 0], &[9, 0, 0, 0, b'{'], &[255, 255, 255, 255], &[2, 0, 0, 0, b'{', b'}']] {
-            assert!(SupervisorConfig::read(&mut &*wrong).is_err(), "{wrong:?}");
+            assert!(read::<SupervisorConfig>(&mut &*wrong).is_err(), "{wrong:?}");
         }
     }
 
@@ -128,7 +169,7 @@ mod tests {
         let body = br#"{"env":{"KEY":"secret"},"program":7}"#;
         let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(body);
-        let error = SupervisorConfig::read(&mut bytes.as_slice()).expect_err("no configuration").to_string();
+        let error = read::<SupervisorConfig>(&mut bytes.as_slice()).expect_err("no configuration").to_string();
         assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -16,6 +16,7 @@ pub mod launch;
 mod memory;
 mod notify;
 mod policy;
+pub mod proxy;
 mod pump;
 mod session;
 pub mod shared;
@@ -25,22 +26,28 @@ mod tree;
 pub mod tty;
 mod workers;
 
-pub use config::{CliFence, ExecPolicy, SupervisorConfig};
+pub use config::{BoxedConfig, CliFence, ExecPolicy, SupervisorConfig};
 pub use error::AnchorError;
+pub use supervisor::fenced;
 
 /// The hidden verb `hmz supervisor`: must be called before the process has a second thread. Reads its configuration's
 /// frame from descriptor 0, whose rest is the CLI's standard input; descriptor 3 is the lifeline.
 ///
 /// Ends as the CLI ended: with its status, or by its signal.
 pub fn main() -> std::process::ExitCode {
-    match guardian::run() {
+    end_as("supervisor", guardian::run())
+}
+
+/// Ends as the CLI ended, or says why it was not started.
+fn end_as(verb: &str, ended: Result<hmz_wire::Status, AnchorError>) -> std::process::ExitCode {
+    match ended {
         Ok(hmz_wire::Status::Exited(status)) => std::process::ExitCode::from(status as u8),
         Ok(hmz_wire::Status::Signaled(signal)) => {
             sys::die_of(signal);
             std::process::ExitCode::from(128u8.wrapping_add(signal as u8))
         }
         Err(e) => {
-            eprintln!("hmz supervisor: error: {e}");
+            eprintln!("hmz {verb}: error: {e}");
             std::process::ExitCode::from(hmz_api::Error::from(e).exit_code())
         }
     }

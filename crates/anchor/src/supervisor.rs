@@ -1,6 +1,7 @@
 //! The supervisor proper: starts the CLI, answers its execs, waits for its end, and leaves nothing behind.
 
 use crate::child::{self, Word};
+use crate::config::{self, Unbuffered};
 use crate::descriptors::Borders;
 use crate::filter::Ticket;
 use crate::late::{Late, Reached};
@@ -19,8 +20,9 @@ use nix::unistd::Pid;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads the configuration from descriptor 0, runs the CLI to its end, and returns how it ended. `leash` carries the
@@ -31,7 +33,7 @@ use std::sync::Arc;
 pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     // orphans of the CLI's tree stay below us, which is what a tracer has to be
     nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
-    let config = SupervisorConfig::read(&mut Unbuffered)?;
+    let config: SupervisorConfig = config::read(&mut Unbuffered)?;
     if !config.program.is_file() {
         return Err(AnchorError::Refused(format!("the agent's program {} is not there", config.program.display())));
     }
@@ -158,8 +160,17 @@ pub(crate) fn leave_streams() -> Result<(), AnchorError> {
 
 /// A connection whose commands write the workdir, the scratch directory and the box's own temporary ones, nothing else.
 pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
-    let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"];
-    let write = write.into_iter().map(|dir| Bytes::from(dir.as_bytes())).collect();
+    fenced(place, &[])
+}
+
+/// The same with directories of the box's besides.
+///
+/// # Errors
+/// When the box cannot be worked in, or its kernel cannot hold the fence ([`hmz_wire::ClientError::Refused`]).
+pub fn fenced(place: &BoxAddress, besides: &[PathBuf]) -> Result<Client, AnchorError> {
+    let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"].map(Path::new);
+    let write = write.into_iter().chain(besides.iter().map(PathBuf::as_path));
+    let write = write.map(|dir| Bytes::from(dir.as_os_str().as_bytes())).collect();
     let fence = Fence { write, required: true };
     Ok(Client::open(&place.link, false, Some(fence))?)
 }
@@ -231,13 +242,4 @@ fn make_scratch(config: &SupervisorConfig) -> Result<(), AnchorError> {
         at = rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(AnchorError::errno(WHAT))?;
     }
     Ok(())
-}
-
-/// Descriptor 0 without a buffer: what follows the configuration is the CLI's.
-struct Unbuffered;
-
-impl Read for Unbuffered {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
-    }
 }

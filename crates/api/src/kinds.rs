@@ -7,7 +7,7 @@ mod run;
 mod runtime;
 
 pub use any::AnyResource;
-pub use environment::{Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
+pub use environment::{BoxedAgent, Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
 pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowParam, FlowSpec, FlowStatus, Step};
 pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
 pub use runtime::{
@@ -20,6 +20,8 @@ pub mod condition {
     pub const SCHEDULED: &str = "Scheduled";
     /// Reason of [`SCHEDULED`]: another runtime than the one that was named holds the share; the message says why and which.
     pub const FELL_BACK: &str = "FellBack";
+    /// Reason of `Created`: the CLI of an agent cannot run in the box, where the box's runtime says that it does.
+    pub const NO_HARNESS: &str = "NoHarness";
     /// Environment: the image is on the daemon.
     pub const IMAGE_READY: &str = "ImageReady";
     /// Environment: the box was created and started.

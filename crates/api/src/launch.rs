@@ -4,7 +4,7 @@
 
 use crate::grammar::AgentSpec;
 use crate::journal::Outcome;
-use crate::kinds::{FlowSpec, RunParams};
+use crate::kinds::{FlowSpec, Harness, RunParams};
 use crate::link::Link;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,12 +75,22 @@ pub struct RunLaunch {
     pub envs: BTreeMap<String, String>,
     /// Role → box. Where its link is awaited, the rest of the address is what it will have.
     pub boxes: BTreeMap<String, BoxAddress>,
+    /// Environment role → where the CLIs of the agents that work in it run; here, where it says nothing.
+    #[serde(default)]
+    pub harnesses: BTreeMap<String, Harness>,
     /// Parameters and budget.
     pub params: RunParams,
     /// The epic directory (exists; the journal is `epic.jsonl` in it).
     pub epic: String,
     /// The caller's variables.
     pub caller: CallerContext,
+}
+
+impl RunLaunch {
+    /// Where the CLI of an agent that works in an environment role runs.
+    pub fn harness(&self, environment: &str) -> &Harness {
+        self.harnesses.get(environment).unwrap_or(&Harness::Local)
+    }
 }
 
 /// What a runner is told after its launch, one JSON object a line on its standard input. The end of the input alone

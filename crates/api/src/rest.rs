@@ -1,10 +1,12 @@
 //! Bodies of the API on the daemon's socket. Paths are in `hmz-server`; both ends share these.
 
 mod edit;
+mod event;
 mod plan;
 mod runtime;
 
 pub use edit::Edit;
+pub use event::{Event, EventType};
 pub use plan::{Effect, Planned};
 pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,

@@ -21,6 +21,7 @@ mod image;
 pub(crate) mod labels;
 pub(crate) mod life;
 pub(crate) mod names;
+pub(crate) mod programs;
 mod road;
 pub(crate) mod session;
 pub(crate) mod site;

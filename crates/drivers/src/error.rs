@@ -14,6 +14,14 @@ pub enum DriverError {
     /// It can never be as declared: a missing directory, an image that cannot be had. Text in the seeds' words.
     #[error("{0}")]
     Refused(String),
+    /// A program that was asked for is not on the PATH of the box.
+    #[error("{program} is not on the PATH of {image}")]
+    NoProgram {
+        /// The program.
+        program: String,
+        /// The image.
+        image: String,
+    },
     /// Something of that name is there and is not ours.
     #[error("{0}")]
     Foreign(String),

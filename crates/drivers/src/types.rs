@@ -110,6 +110,8 @@ pub struct BoxSpec {
     pub lease: Option<Duration>,
     /// The files it is given of ours.
     pub guest: GuestFiles,
+    /// Programs that have to be on its PATH; without one of them it is not started.
+    pub programs: Vec<String>,
 }
 
 /// A box that runs.

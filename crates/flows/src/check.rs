@@ -4,10 +4,10 @@ use crate::template::{self, Names};
 use hmz_agents::of_cli;
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
-use hmz_api::kinds::{Command, FlowSpec, RunParams, Step};
+use hmz_api::kinds::{BoxedAgent, Command, FlowSpec, RunParams, Step};
 use hmz_api::launch::CallerContext;
 use hmz_manifest::template::Known;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Whether the roles of a flow are given exactly what they need: an agent for every agent role, a place for every
@@ -43,19 +43,11 @@ pub fn roles<'a>(
     Ok(())
 }
 
-/// Whether the steps of a flow hold together, and each agent is installed here and can do as it is told. Starts nothing.
+/// Whether the steps of a flow hold together. Starts nothing.
 ///
 /// # Errors
 /// A refusal.
-pub fn check(
-    name: &str,
-    flow: &FlowSpec,
-    task: &str,
-    agents: &BTreeMap<String, AgentSpec>,
-    params: &RunParams,
-    caller: &CallerContext,
-    exe: &Path,
-) -> Result<(), Error> {
+pub fn check(name: &str, flow: &FlowSpec, task: &str, params: &RunParams) -> Result<(), Error> {
     if flow.steps.is_empty() {
         return Err(Error::refused(format!("{name} has no steps")));
     }
@@ -90,22 +82,43 @@ pub fn check(
         }
         ids.extend(id.as_deref());
     }
-    check_agents(agents, caller, exe)
+    Ok(())
 }
 
-/// Whether each agent is installed here and can do as it is told. Starts nothing.
+/// Whether each agent can do as it is told, and those whose roles are in `here` are installed here. Starts nothing.
 ///
 /// # Errors
 /// A refusal.
-pub fn check_agents(agents: &BTreeMap<String, AgentSpec>, caller: &CallerContext, exe: &Path) -> Result<(), Error> {
+pub fn check_agents(
+    agents: &BTreeMap<String, AgentSpec>,
+    caller: &CallerContext,
+    here: &BTreeSet<String>,
+    exe: &Path,
+) -> Result<(), Error> {
     for (role, spec) in agents {
         let about = |e: Error| Error { message: format!("{role}={spec}: {}", e.message), ..e };
         let agent = of_cli(&spec.cli, exe).map_err(about)?;
         // what is not installed is said in words of its own, which can be pasted
-        agent.check(caller)?;
+        if here.contains(role) {
+            agent.check(caller)?;
+        }
         agent.accepts(spec, caller).map_err(about)?;
     }
     Ok(())
+}
+
+/// Whether the CLI of one agent is installed here.
+///
+/// # Errors
+/// A refusal, with the line that installs it.
+pub fn is_here(agent: &AgentSpec, caller: &CallerContext, exe: &Path) -> Result<(), Error> {
+    of_cli(&agent.cli, exe)?.check(caller).map(drop)
+}
+
+/// What a box needs of an agent to run its CLI there; `None` when every box has it, or nobody knows the agent.
+pub fn boxed(agent: &AgentSpec, exe: &Path) -> Option<BoxedAgent> {
+    let program = of_cli(&agent.cli, exe).ok()?.boxed_program()?;
+    Some(BoxedAgent { cli: agent.cli.clone(), program: program.name.to_owned(), install: program.install.to_owned() })
 }
 
 fn quoted<'a>(roles: impl Iterator<Item = &'a String>) -> String {
@@ -151,10 +164,15 @@ mod tests {
             docker_endpoint: None,
         };
         let say = |flow: &FlowSpec, a: &str| {
-            check("boxed", flow, "task", &agents(a), &RunParams::default(), &caller, Path::new("/hmz"))
+            let (agents, here) = (agents(a), agents(a).into_keys().collect());
+            check("boxed", flow, "task", &RunParams::default())
+                .and_then(|()| check_agents(&agents, &caller, &here, Path::new("/hmz")))
                 .map_err(|e| e.message.replace(&caller.cwd, "DIR"))
         };
         assert_eq!(say(&boxed(), "coder=script/s.yaml"), Ok(()));
+        // one that runs in its box need not be here
+        let elsewhere = check_agents(&agents("coder=claude/m"), &caller, &BTreeSet::new(), Path::new("/hmz"));
+        assert_eq!(elsewhere.map_err(|e| e.message), Ok(()));
         let mut other = boxed();
         other.steps.push(Step::Exec {
             environment: "bax".into(),

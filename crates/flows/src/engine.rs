@@ -4,11 +4,11 @@ use crate::boxes::{Boxes, gone};
 use crate::exec::exec;
 use crate::journal::{About, Writer};
 use crate::template::{Left, Names, params, render};
-use hmz_agents::{Agent, Installed, Launcher, Session, SessionStart, TurnEnd};
+use hmz_agents::{Agent, Installed, Launcher, Seat, Session, SessionStart, TurnEnd};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Event;
-use hmz_api::kinds::{Command, Step};
+use hmz_api::kinds::{Command, Harness, Step};
 use hmz_api::launch::RunLaunch;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 /// Who plays a role.
 pub(crate) struct Player {
     pub(crate) agent: Box<dyn Agent>,
-    pub(crate) installed: Installed,
+    /// Its CLI here, where it is needed.
+    pub(crate) installed: Option<Installed>,
     pub(crate) spec: AgentSpec,
 }
 
@@ -114,9 +115,14 @@ impl Engine<'_> {
                 let Some(there) = self.boxes.of(environment) else {
                     return Err(Halt::Failed(format!("'{environment}' has no box")));
                 };
+                let seat = match (self.launch.harness(environment), &player.installed) {
+                    (Harness::Env, _) => Seat::Boxed(there.client.clone()),
+                    (_, Some(installed)) => Seat::Here(installed.clone()),
+                    (_, None) => return Err(Halt::Failed(format!("'{role}' was not found here"))),
+                };
                 let start = SessionStart {
                     launcher: Arc::clone(&self.launcher),
-                    installed: player.installed.clone(),
+                    seat,
                     spec: player.spec.clone(),
                     caller: self.launch.caller.clone(),
                     place: there.address.clone(),

@@ -11,5 +11,5 @@ pub mod runner;
 mod template;
 mod warm;
 
-pub use check::{check, check_agents, roles};
+pub use check::{boxed, check, check_agents, is_here, roles};
 pub use find::{Found, Listing, find, list};

@@ -7,10 +7,13 @@ use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
 use crate::warm::warm;
 use hmz_agents::{Launcher, Supervised, of_cli};
+use hmz_anchor::AnchorError;
 use hmz_api::journal::{Event, Outcome};
-use hmz_api::launch::{RunLaunch, RunnerCommand};
-use hmz_api::{Error, ErrorKind};
-use std::collections::BTreeMap;
+use hmz_api::kinds::{Harness, Step};
+use hmz_api::launch::{BoxAddress, RunLaunch, RunnerCommand};
+use hmz_api::{Error, ErrorKind, RuntimeRef};
+use hmz_wire::ClientError;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -217,17 +220,24 @@ async fn work(
 async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes, journal: &Writer) -> Result<(), Ended> {
     for (role, player, environment) in pairs(launch, players) {
         let Some(place) = boxes.of(environment) else { continue };
-        let programs = place.client.programs();
+        let (programs, harness) = (place.client.programs(), launch.harness(environment));
         player
             .agent
-            .works_in(&launch.caller, &place.address, &programs)
+            .works_in(&launch.caller, harness, &place.address, &programs)
             .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
-        boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        if *harness == Harness::Env {
+            can_fence(&place.address).await?;
+        } else {
+            boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        }
     }
-    for (role, player) in players {
-        let about =
-            About { agent: role.clone(), cli: player.spec.cli.clone(), model: player.spec.model.clone(), session: String::new() };
-        let text = format!("{role}'s harness runs here");
+    for (role, player, text) in placed(launch, players) {
+        let about = About {
+            agent: role.to_owned(),
+            cli: player.spec.cli.clone(),
+            model: player.spec.model.clone(),
+            session: String::new(),
+        };
         journal.write(&about, Event::Placed { text }).map_err(|e| Ended::Failed(e.to_string()))?;
     }
     Ok(())
@@ -236,22 +246,68 @@ async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &
 /// The agents, found and checked.
 fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, Error> {
     check::roles(&launch.flow_name, &launch.flow, &launch.agents, launch.boxes.keys().map(String::as_str))?;
-    check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.agents, &launch.params, &launch.caller, exe)?;
+    if let Some((agent, environment)) = turns(launch).find(|(_, e)| matches!(launch.harness(e), Harness::On(_))) {
+        let harness = launch.harness(environment);
+        return Err(Error::refused(format!("{agent}: its harness cannot run on {harness}: a fence cannot hold it there")));
+    }
+    let here = here(launch);
+    check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.params)?;
+    check::check_agents(&launch.agents, &launch.caller, &here, exe)?;
     let player = |(role, spec): (&String, &hmz_api::grammar::AgentSpec)| {
         let agent = of_cli(&spec.cli, exe)?;
-        let installed = agent.check(&launch.caller)?;
+        let installed = here.contains(role).then(|| agent.check(&launch.caller)).transpose()?;
         Ok((role.clone(), Player { agent, installed, spec: spec.clone() }))
     };
     launch.agents.iter().map(player).collect()
 }
 
+/// The agent roles whose CLI runs here for one of their turns.
+fn here(launch: &RunLaunch) -> BTreeSet<String> {
+    let here = turns(launch).filter(|(_, environment)| *launch.harness(environment) != Harness::Env);
+    here.map(|(agent, _)| agent.to_owned()).collect()
+}
+
+/// The agent role and the environment role of each turn.
+fn turns(launch: &RunLaunch) -> impl Iterator<Item = (&str, &str)> {
+    launch.flow.steps.iter().filter_map(|step| match step {
+        Step::Turn { agent, environment, .. } => Some((agent.as_str(), environment.as_str())),
+        Step::Exec { .. } => None,
+    })
+}
+
+/// Where each agent's CLI runs, once for each place, in the order of the roles.
+fn placed<'a>(launch: &'a RunLaunch, players: &'a BTreeMap<String, Player>) -> Vec<(&'a str, &'a Player, String)> {
+    let mut all = Vec::new();
+    for (role, player) in players {
+        let harnesses: BTreeSet<bool> =
+            turns(launch).filter(|(agent, _)| agent == role).map(|(_, e)| *launch.harness(e) == Harness::Env).collect();
+        for is_boxed in harnesses {
+            let place = if is_boxed { "on its environment's machine" } else { "here" };
+            all.push((role.as_str(), player, format!("{role}'s harness runs {place}")));
+        }
+    }
+    all
+}
+
+/// Whether a box can fence a CLI that runs in it.
+async fn can_fence(address: &BoxAddress) -> Result<(), Ended> {
+    let asked = address.clone();
+    let asked = tokio::task::spawn_blocking(move || hmz_anchor::fenced(&asked, &[]).map(|client| client.finish())).await;
+    match asked {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(AnchorError::Box(ClientError::Refused(why)))) => {
+            let at = address.used.parse::<RuntimeRef>().map_or_else(|_| address.used.clone(), |used| used.at());
+            Err(Ended::Refused(format!(
+                "{at} cannot fence the agent to its permission: it needs Landlock ({why}); set the harness of the runtime it is \
+                 on to local"
+            )))
+        }
+        Ok(Err(e)) => Err(Ended::Failed(e.to_string())),
+        Err(e) => Err(Ended::Failed(format!("a connection was given up: {e}"))),
+    }
+}
+
 /// Each agent role with each environment role it works in.
 fn pairs<'a>(launch: &'a RunLaunch, players: &'a BTreeMap<String, Player>) -> Vec<(&'a str, &'a Player, &'a str)> {
-    let steps = launch.flow.steps.iter().filter_map(|step| match step {
-        hmz_api::kinds::Step::Turn { agent, environment, .. } => {
-            Some((agent.as_str(), players.get(agent)?, environment.as_str()))
-        }
-        hmz_api::kinds::Step::Exec { .. } => None,
-    });
-    steps.collect()
+    turns(launch).filter_map(|(agent, environment)| Some((agent, players.get(agent)?, environment))).collect()
 }

@@ -1,8 +1,8 @@
 //! The first agent of a flow, begun while its box starts: it is asked nothing before the box is there.
 
 use crate::engine::Player;
-use hmz_agents::{Launcher, Session, SessionStart};
-use hmz_api::kinds::Step;
+use hmz_agents::{Launcher, Seat, Session, SessionStart};
+use hmz_api::kinds::{Harness, Step};
 use hmz_api::launch::RunLaunch;
 use hmz_api::link::Link;
 use std::collections::BTreeMap;
@@ -20,9 +20,12 @@ pub(crate) async fn warm(launch: &RunLaunch, players: &BTreeMap<String, Player>,
     let Step::Turn { agent, environment, .. } = launch.flow.steps.first()? else { return None };
     let place = launch.boxes.get(environment).filter(|place| matches!(place.link, Link::Awaited { .. }))?;
     let player = players.get(agent)?;
+    if *launch.harness(environment) != Harness::Local {
+        return None;
+    }
     let start = SessionStart {
         launcher: Arc::clone(launcher),
-        installed: player.installed.clone(),
+        seat: Seat::Here(player.installed.clone()?),
         spec: player.spec.clone(),
         caller: launch.caller.clone(),
         place: place.clone(),

@@ -9,6 +9,7 @@ mod callers;
 mod claim;
 mod counted;
 mod epics;
+mod events;
 mod files;
 mod guarded;
 mod guest;

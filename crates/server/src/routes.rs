@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod delete;
+mod events;
 mod get;
 mod journal;
 mod saved;
@@ -11,6 +12,7 @@ mod watch;
 
 use crate::attach::Attached;
 use crate::callers::Callers;
+use crate::events::Events;
 use crate::paths::Paths;
 use crate::saved::SavedRuntimes;
 use crate::settings::SettingsFile;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 pub(crate) struct Api {
     pub store: Store,
     pub world: World,
+    pub events: Events,
     pub paths: Paths,
     pub callers: Arc<Callers>,
     pub attached: Arc<Attached>,
@@ -45,6 +48,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
         .route("/v1/plan", post(apply::plan))
+        .route("/v1/events", get(events::events))
         .route("/v1/settings", get(settings::settings))
         .route("/v1/settings/runtimes", post(saved::add))
         .route("/v1/settings/runtimes/{name}", axum::routing::delete(saved::remove))

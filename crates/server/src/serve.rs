@@ -3,6 +3,7 @@
 use crate::attach::{self, Attached};
 use crate::callers::Callers;
 use crate::claim::Claim;
+use crate::events::Events;
 use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
@@ -71,6 +72,8 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
             runners.adopt(run.name(), runner);
         }
     }
+    let events = Events::open(&paths.state.join("events.jsonl"), world.clock.clone());
+    let recorded = events.record(store.clone());
     let controllers = hmz_controllers::start(world.clone());
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
@@ -78,6 +81,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let api = Api {
         store: store.clone(),
         world,
+        events: events.clone(),
         paths: paths.clone(),
         callers,
         attached: Arc::clone(&attached),
@@ -94,6 +98,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let why = tokio::select! {
         done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
         () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
+        done = recorded => { done?; "nothing can be recorded any more" }
         () = hearing => "no runner can be heard any more",
         () = idle::wait(store, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
         why = ended() => why?,

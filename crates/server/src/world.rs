@@ -10,7 +10,8 @@ use crate::serve::Config;
 use crate::settings::{self, SettingsFile};
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
-use hmz_api::kinds::{FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
+use hmz_api::grammar::AgentSpec;
+use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_controllers::{Carrier, InUse, RunnerState, World};
@@ -18,7 +19,7 @@ use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
 use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -126,8 +127,17 @@ struct Runners {
 
 #[async_trait]
 impl hmz_controllers::Runners for Runners {
-    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
-        hmz_flows::check(&run.flow, flow, &run.task, &run.agents, &run.params, caller, &self.executable)
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext, here: &BTreeSet<String>) -> Result<(), Error> {
+        hmz_flows::check(&run.flow, flow, &run.task, &run.params)?;
+        hmz_flows::check_agents(&run.agents, caller, here, &self.executable)
+    }
+
+    async fn is_here(&self, agent: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
+        hmz_flows::is_here(agent, caller, &self.executable)
+    }
+
+    fn boxed(&self, agent: &AgentSpec) -> Option<BoxedAgent> {
+        hmz_flows::boxed(agent, &self.executable)
     }
 
     async fn start(&self, launch: RunLaunch) -> Result<String, Error> {

@@ -131,7 +131,7 @@ fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
         .filter_map(|kind| conditions.get(kind))
         .find(|c| c.status != hmz_api::ConditionStatus::True && !c.message.is_empty())
         // a refusal is told once, at the end
-        .filter(|c| !matches!(c.reason.as_str(), "Refused" | "Insufficient"))
+        .filter(|c| !matches!(c.reason.as_str(), "Refused" | "Insufficient" | condition::NO_HARNESS))
         .map(|c| (environment.name().to_owned(), c.message.clone()))
 }
 

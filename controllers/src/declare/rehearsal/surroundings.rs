@@ -4,8 +4,9 @@ use super::driver::Onlooker;
 use super::{KnownRunners, Log};
 use crate::world::{self, BoxFiles, Epics, GuestProbe, RunnerState, Runners, World};
 use async_trait::async_trait;
+use hmz_api::grammar::AgentSpec;
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::{FlowSpec, Run, RunSpec};
+use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::rest::Effect;
 use hmz_api::{Error, Resource};
@@ -86,8 +87,16 @@ struct RunsToBe {
 
 #[async_trait]
 impl Runners for RunsToBe {
-    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext) -> Result<(), Error> {
-        self.inner.check(run, flow, caller).await
+    async fn check(&self, run: &RunSpec, flow: &FlowSpec, caller: &CallerContext, here: &BTreeSet<String>) -> Result<(), Error> {
+        self.inner.check(run, flow, caller, here).await
+    }
+
+    async fn is_here(&self, agent: &AgentSpec, caller: &CallerContext) -> Result<(), Error> {
+        self.inner.is_here(agent, caller).await
+    }
+
+    fn boxed(&self, agent: &AgentSpec) -> Option<BoxedAgent> {
+        self.inner.boxed(agent)
     }
 
     async fn find(&self, epic: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Claude's whole environment, and what its commands may bring along. Tables, not code.
 
-use super::state;
 use crate::SessionStart;
+use crate::boxed::scratch;
 use std::collections::BTreeMap;
 
 /// Variables of the caller's that claude gets. A trailing `*` matches any ending.
@@ -47,6 +47,23 @@ pub(super) const NETWORK: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
+/// Variables of the caller's that claude gets in a box: what the user wishes of it. No key, no sign-in, no address (one may
+/// hold a key) and no path is among them; what it signs in with is the box's own.
+const PASSED_TO_A_BOX: &[&str] = &[
+    "API_TIMEOUT_MS",
+    "MAX_THINKING_TOKENS",
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_TIMEOUT_MS",
+    "BASH_MAX_OUTPUT_LENGTH",
+    "DISABLE_TELEMETRY",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_BUG_COMMAND",
+    "DISABLE_PROMPT_CACHING*",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CODE_MAX_RETRIES",
+];
+
 /// What the patterns above match and claude does not get: they are of the claude that may have started us, or they
 /// would have it run a program here or keep its files elsewhere.
 const KEPT_BACK: &[&str] = &[
@@ -80,11 +97,22 @@ fn is_passed(name: &str) -> bool {
 pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<String, String> {
     let passed = start.caller.env.iter().filter(|(name, _)| is_passed(name));
     let mut env: BTreeMap<String, String> = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let scratch = state::scratch(start, session).to_string_lossy().into_owned();
-    let ours = [
+    env.extend(ours(start, session));
+    env.extend(["SHELL", "CLAUDE_CODE_SHELL"].map(|name| (name.to_owned(), shell.to_owned())));
+    env
+}
+
+/// What a session's process in a box gets on top of the box's own variables.
+pub(super) fn in_box(start: &SessionStart, session: &str) -> BTreeMap<String, String> {
+    let passed = start.caller.env.iter().filter(|(name, _)| matches(PASSED_TO_A_BOX, name));
+    passed.map(|(name, value)| (name.clone(), value.clone())).chain(ours(start, session)).collect()
+}
+
+/// What it gets wherever it runs.
+fn ours(start: &SessionStart, session: &str) -> [(String, String); 6] {
+    let scratch = scratch(&start.place, session).to_string_lossy().into_owned();
+    [
         ("TERM", "dumb"),
-        ("SHELL", shell),
-        ("CLAUDE_CODE_SHELL", shell),
         ("TMPDIR", &scratch),
         ("CLAUDE_CODE_TMPDIR", &scratch),
         // its memory folder is read by the user's own later sessions
@@ -92,9 +120,8 @@ pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<S
         // a turn is over when it answers; nothing starts another one by itself
         ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
         ("DISABLE_AUTOUPDATER", "1"),
-    ];
-    env.extend(ours.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    env
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
 }
 
 #[cfg(test)]
@@ -120,6 +147,25 @@ mod tests {
         for name in ["ANTHROPIC_BASE_URL", "LC_ALL", "HTTPS_PROXY"] {
             assert!(is_passed(name), "{name}");
         }
+    }
+
+    #[test]
+    fn no_key_and_no_address_goes_into_a_box() {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_CUSTOM_HEADERS",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CONFIG_DIR",
+            "AWS_BEARER_TOKEN_BEDROCK",
+            "HTTPS_PROXY",
+            "HOME",
+            "PATH",
+        ] {
+            assert!(!matches(PASSED_TO_A_BOX, name), "{name}");
+        }
+        assert!(matches(PASSED_TO_A_BOX, "DISABLE_TELEMETRY"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 
 use super::permissions::Question;
-use crate::text::{cut, first_line};
+use hmz_script::{cut, first_line};
 
 /// How much of a tool's answer is told, in bytes.
 const LONGEST_RESULT: usize = 4 << 10;

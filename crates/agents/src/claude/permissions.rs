@@ -8,7 +8,7 @@
 use crate::path::resolve;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What claude asks: may this tool run with this input.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,6 +31,10 @@ pub(super) enum Answer {
 /// Where a session's files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Places {
+    /// Whether claude runs in the box. There its file tools see what its commands see, and so may read as they may.
+    pub(super) boxed: bool,
+    /// Whether they are on another machine than this one, whose paths cannot be followed from here.
+    pub(super) elsewhere: bool,
     pub(super) workdir: PathBuf,
     pub(super) scratch: PathBuf,
     /// Where claude keeps long outputs of this session, to read them again.
@@ -90,6 +94,7 @@ pub(super) fn answer(question: &Question, places: &Places) -> Answer {
             Some(path) => writes(path, places),
             None => Answer::Deny(format!("{tool} names no {key}")),
         },
+        Some(Rule::Reads(_)) if places.boxed => Answer::Allow,
         Some(Rule::Reads(key)) => match named(key) {
             Some(path) => reads(path, places),
             // without a path it looks in the workdir
@@ -101,21 +106,41 @@ pub(super) fn answer(question: &Question, places: &Places) -> Answer {
 
 /// Where a path leads; a relative one starts in the workdir.
 fn leads(path: &Path, places: &Places) -> Option<PathBuf> {
-    resolve(&places.workdir.join(path))
+    let path = places.workdir.join(path);
+    if places.elsewhere { plain(&path) } else { resolve(&path) }
 }
 
-fn within(path: &Path, dir: &Path) -> bool {
-    dir.canonicalize().is_ok_and(|dir| path.starts_with(dir))
+/// A path without `.` and `..`, by its words alone; `None` when it leads above the root.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if !plain.pop() => return None,
+            Component::ParentDir => {}
+            other => plain.push(other),
+        }
+    }
+    Some(plain)
+}
+
+/// A directory as paths that lead into it begin.
+fn real(dir: &Path, places: &Places) -> Option<PathBuf> {
+    if places.elsewhere { plain(dir) } else { dir.canonicalize().ok() }
+}
+
+fn within(path: &Path, dir: &Path, places: &Places) -> bool {
+    real(dir, places).is_some_and(|dir| path.starts_with(dir))
 }
 
 fn writes(path: &Path, places: &Places) -> Answer {
     let outside = || Answer::Deny(format!("{} is outside the working directory {}", path.display(), places.workdir.display()));
-    let Some(real) = leads(path, places) else { return outside() };
-    if within(&real, &places.scratch) {
+    let Some(led) = leads(path, places) else { return outside() };
+    if within(&led, &places.scratch, places) {
         return Answer::Allow;
     }
-    let Ok(workdir) = places.workdir.canonicalize() else { return outside() };
-    let Ok(inside) = real.strip_prefix(&workdir) else { return outside() };
+    let Some(workdir) = real(&places.workdir, places) else { return outside() };
+    let Ok(inside) = led.strip_prefix(&workdir) else { return outside() };
     if PLANTED.iter().any(|planted| starts_with_any_case(inside, planted)) {
         return Answer::Deny(format!("{} is configuration that runs programs on the user's machine", inside.display()));
     }
@@ -128,9 +153,8 @@ fn starts_with_any_case(path: &Path, beginning: &str) -> bool {
 }
 
 fn reads(path: &Path, places: &Places) -> Answer {
-    let allowed = leads(path, places).is_some_and(|real| {
-        within(&real, &places.workdir) || within(&real, &places.scratch) || places.results.iter().any(|dir| within(&real, dir))
-    });
+    let dirs = [&places.workdir, &places.scratch].into_iter().chain(&places.results);
+    let allowed = leads(path, places).is_some_and(|led| dirs.into_iter().any(|dir| within(&led, dir, places)));
     if allowed {
         return Answer::Allow;
     }
@@ -159,7 +183,13 @@ mod tests {
         symlink(root.join("home"), root.join("w/link")).unwrap();
         symlink(root.join("home/.bashrc"), root.join("w/rc")).unwrap();
         symlink(root.join("w/.git/hooks"), root.join("w/h")).unwrap();
-        let places = Places { workdir: root.join("w"), scratch: root.join("s"), results: vec![root.join("r")] };
+        let places = Places {
+            boxed: false,
+            elsewhere: false,
+            workdir: root.join("w"),
+            scratch: root.join("s"),
+            results: vec![root.join("r")],
+        };
         World { _dir: dir, root, places }
     }
 
@@ -221,6 +251,37 @@ mod tests {
         }
         for path in ["/etc/os-release", "ROOT/home/.bashrc", "ROOT/w/rc"] {
             assert!(!ask(&world, "Read", "file_path", path), "{path}");
+        }
+    }
+
+    #[test]
+    fn in_a_box_it_reads_what_is_there_and_writes_no_more() {
+        let mut world = world();
+        world.places.boxed = true;
+        for path in ["ROOT/w/x", "/etc/os-release", "ROOT/w/rc"] {
+            assert!(ask(&world, "Read", "file_path", path), "{path}");
+        }
+        for path in ["/etc/passwd", "ROOT/home/.bashrc", ".git/hooks/pre-commit", ".claude/settings.json"] {
+            assert!(!ask(&world, "Write", "file_path", path), "{path}");
+        }
+        assert!(ask(&world, "Write", "file_path", "ROOT/w/a.txt"));
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_judged_by_its_words() {
+        let mut world = world();
+        world.places = Places {
+            boxed: true,
+            elsewhere: true,
+            workdir: "/nowhere/here/w".into(),
+            scratch: "/nowhere/here/s".into(),
+            results: Vec::new(),
+        };
+        for path in ["a.txt", "/nowhere/here/w/x/../a", "/nowhere/here/s/x"] {
+            assert!(ask(&world, "Write", "file_path", path), "{path}");
+        }
+        for path in ["../a.txt", "/nowhere/here/wx", "/../../x", "/etc/passwd", ".git/hooks/x", "x/../.claude/settings.json"] {
+            assert!(!ask(&world, "Write", "file_path", path), "{path}");
         }
     }
 

@@ -5,13 +5,15 @@ use super::events::{Heard, Outcome, Translator};
 use super::keeper::{Expiry, Keeper, Renewal};
 use super::permissions::{Answer, Places, answer};
 use super::state::{self, StateFolders};
-use super::{Claude, environment, shell};
+use super::{Claude, environment, shell, shell_of};
+use crate::boxed::{is_there, make_directory, scratch};
 use crate::process::Process;
-use crate::{Agent as _, Session, SessionStart, Sink, TurnEnd};
+use crate::{Agent as _, Installed, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::SupervisorConfig;
+use hmz_anchor::{BoxedConfig, SupervisorConfig};
 use hmz_api::Error;
 use hmz_api::journal::Event;
+use hmz_api::link::Link;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tokio::task::JoinHandle;
@@ -24,7 +26,8 @@ use uuid::Uuid;
 pub(super) struct ClaudeSession {
     start: SessionStart,
     id: String,
-    shell: String,
+    /// Where the CLI keeps its state: here, or in the box it runs in.
+    state: StateFolders,
     /// Keeps the sign-in, when one of the user's is used.
     keeper: Option<Keeper>,
     translator: Translator,
@@ -32,43 +35,83 @@ pub(super) struct ClaudeSession {
 }
 
 impl ClaudeSession {
-    pub(super) fn new(start: SessionStart) -> Result<Self, Error> {
+    pub(super) async fn new(start: SessionStart) -> Result<Self, Error> {
         let id = Uuid::new_v4().to_string();
-        let shell = shell(&start.caller, &start.place.environment, &start.programs)?;
-        state::prepare(&start, &id)?;
-        let keeper = if state::key_in_environment(&start.caller) {
-            None
-        } else {
-            Some(Keeper::new(&start.installed, StateFolders::of(&start.caller)?.config, &start.caller))
+        let (state, keeper) = match &start.seat {
+            Seat::Here(installed) => {
+                state::prepare(&start, &id)?;
+                let state = StateFolders::of(&start.caller)?;
+                let keeper = (!state::key_in_environment(&start.caller))
+                    .then(|| Keeper::new(installed, state.config.clone(), &start.caller));
+                (state, keeper)
+            }
+            Seat::Boxed(client) => {
+                let state = StateFolders::in_box(client)?;
+                // what it may write has to be there before it is fenced
+                make_directory(client, &start.place, &state.config, true).await?;
+                make_directory(client, &start.place, &scratch(&start.place, &id), false).await?;
+                (state, None)
+            }
         };
-        Ok(Self { start, id, shell, keeper, translator: Translator::default(), process: None })
+        Ok(Self { start, id, state, keeper, translator: Translator::default(), process: None })
     }
 
-    fn config(&self) -> Result<SupervisorConfig, Error> {
-        let state = StateFolders::of(&self.start.caller)?;
-        let spec = &self.start.spec;
+    /// What is started for the next turn.
+    async fn launch(&self) -> Result<Launch, Error> {
+        let place = &self.start.place;
         // a name whose transcript is there is refused as new, one without as old
-        let transcript = state.project(self.start.place.workdir.as_ref()).join(format!("{}.jsonl", self.id));
-        let conversation = if transcript.exists() { Conversation::Resumed } else { Conversation::Fresh };
+        let transcript = self.project().join(format!("{}.jsonl", self.id));
+        Ok(match &self.start.seat {
+            Seat::Here(installed) => Launch::Here(self.supervised(installed, transcript.exists())?),
+            Seat::Boxed(client) => Launch::Boxed(BoxedConfig {
+                program: "claude".to_owned(),
+                argv: self.argv(is_there(client, place, &transcript).await?),
+                env: environment::in_box(&self.start, &self.id),
+                cwd: PathBuf::from(&place.workdir),
+                place: place.clone(),
+                write: vec![self.state.config.clone()],
+            }),
+        })
+    }
+
+    fn supervised(&self, installed: &Installed, has_begun: bool) -> Result<SupervisorConfig, Error> {
+        let place = &self.start.place;
+        let shell = shell(&self.start.caller, shell_of(&place.environment, &self.start.programs)?)?;
         Ok(SupervisorConfig {
-            program: self.start.installed.program.clone(),
-            argv: arguments::of(&spec.model, spec.effort.as_deref(), &self.id, conversation, &state),
-            env: environment::of(&self.start, &self.id, &self.shell),
-            cwd: PathBuf::from(&self.start.place.workdir),
-            place: self.start.place.clone(),
-            policy: Claude.policy(&self.start.installed),
-            fence: Claude.fence(&self.start, &self.id),
+            program: installed.program.clone(),
+            argv: self.argv(has_begun),
+            env: environment::of(&self.start, &self.id, &shell),
+            cwd: PathBuf::from(&place.workdir),
+            place: place.clone(),
+            policy: Claude.policy(installed),
+            fence: Claude.fence(&self.start, installed, &self.id),
             env_allow: Claude.env_allow(),
         })
     }
 
+    /// The folder of its transcripts.
+    fn project(&self) -> PathBuf {
+        let workdir = self.start.place.workdir.as_ref();
+        match &self.start.seat {
+            Seat::Here(_) => self.state.project(workdir),
+            Seat::Boxed(_) => self.state.project_of(workdir),
+        }
+    }
+
+    fn argv(&self, has_begun: bool) -> Vec<String> {
+        let spec = &self.start.spec;
+        let conversation = if has_begun { Conversation::Resumed } else { Conversation::Fresh };
+        arguments::of(&spec.model, spec.effort.as_deref(), &self.id, conversation, &self.state)
+    }
+
     fn places(&self) -> Places {
-        let project = StateFolders::of(&self.start.caller)
-            .map(|state| state.project(self.start.place.workdir.as_ref()))
-            .unwrap_or_default();
+        let project = self.project();
+        let boxed = matches!(self.start.seat, Seat::Boxed(_));
         Places {
+            boxed,
+            elsewhere: boxed && matches!(self.start.place.link, Link::Stream(_)),
             workdir: PathBuf::from(&self.start.place.workdir),
-            scratch: state::scratch(&self.start, &self.id),
+            scratch: scratch(&self.start.place, &self.id),
             results: vec![project.join(&self.id), project.join("tool-results")],
         }
     }
@@ -150,11 +193,13 @@ impl Session for ClaudeSession {
 
     async fn warm(&mut self) -> Result<(), Error> {
         // one whose sign-in is to be renewed first is left to the turn, which does that
-        if self.keeper.as_ref().is_some_and(Keeper::is_due) { Ok(()) } else { self.begin().await }
+        let due = self.keeper.as_ref().is_some_and(Keeper::is_due);
+        if due || matches!(self.start.seat, Seat::Boxed(_)) { Ok(()) } else { self.begin().await }
     }
 
     fn suits(&self, programs: &[String]) -> bool {
-        shell(&self.start.caller, &self.start.place.environment, programs).is_ok_and(|shell| shell == self.shell)
+        let shell = |programs| shell_of(&self.start.place.environment, programs).ok();
+        shell(programs).is_some_and(|there| shell(&self.start.programs) == Some(there))
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
@@ -183,8 +228,8 @@ impl Session for ClaudeSession {
 impl ClaudeSession {
     async fn begin(&mut self) -> Result<(), Error> {
         if self.process.is_none() {
-            let config = self.config()?;
-            self.process = Some(Process::start(&*self.start.launcher, &config).await?);
+            let launch = self.launch().await?;
+            self.process = Some(Process::start(&*self.start.launcher, &launch).await?);
         }
         Ok(())
     }

@@ -3,10 +3,12 @@
 //! A session writes its project's transcripts and nothing else there: whoever can write the folder itself could plant
 //! settings, commands and shell snapshots that other sessions run.
 
-use crate::SessionStart;
+use crate::boxed::{scratch, variable};
+use crate::{Installed, SessionStart};
 use hmz_anchor::CliFence;
 use hmz_api::Error;
 use hmz_api::launch::CallerContext;
+use hmz_wire::Client;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +35,24 @@ impl StateFolders {
         }
         let home = caller.env.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.ok_or_else(|| Error::refused("claude needs HOME, which is not set"))?;
-        Ok(Self { config: home.join(".claude"), global: home.join(".claude.json") })
+        Ok(Self::in_home(&home))
+    }
+
+    fn in_home(home: &Path) -> Self {
+        Self { config: home.join(".claude"), global: home.join(".claude.json") }
+    }
+
+    /// Where the claude of a box keeps it, by the box's own variables.
+    ///
+    /// # Errors
+    /// When the box has neither.
+    pub(super) fn in_box(client: &Client) -> Result<Self, Error> {
+        let named = |name: &str| variable(client, name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        if let Some(config) = named("CLAUDE_CONFIG_DIR") {
+            return Ok(Self { global: config.join(".claude.json"), config });
+        }
+        let home = named("HOME").ok_or_else(|| Error::refused("claude needs HOME, which the box does not set"))?;
+        Ok(Self::in_home(&home))
     }
 
     /// The folder with links followed, if it is there.
@@ -43,7 +62,11 @@ impl StateFolders {
 
     /// The folder of a workdir's transcripts.
     pub(super) fn project(&self, workdir: &Path) -> PathBuf {
-        let workdir = workdir.canonicalize().unwrap_or_else(|_| workdir.to_path_buf());
+        self.project_of(&workdir.canonicalize().unwrap_or_else(|_| workdir.to_path_buf()))
+    }
+
+    /// The same, of a workdir that is no link, as in a box, where it is mounted at its own path.
+    pub(super) fn project_of(&self, workdir: &Path) -> PathBuf {
         self.config.join("projects").join(slug(&workdir.to_string_lossy()))
     }
 }
@@ -82,11 +105,6 @@ pub(super) fn key_in_environment(caller: &CallerContext) -> bool {
     KEYS.iter().any(|key| caller.env.get(*key).is_some_and(|value| !value.is_empty()))
 }
 
-/// A session's own directory in the scratch directory; the same path on both sides.
-pub(super) fn scratch(start: &SessionStart, session: &str) -> PathBuf {
-    Path::new(&start.place.scratch).join(session)
-}
-
 /// Makes the directories a session writes in.
 pub(super) fn prepare(start: &SessionStart, session: &str) -> Result<(), Error> {
     let cannot = |dir: &Path, e: std::io::Error| Error::failed(format!("{} cannot be made: {e}", dir.display()));
@@ -95,15 +113,15 @@ pub(super) fn prepare(start: &SessionStart, session: &str) -> Result<(), Error> 
     builder.mode(0o700);
     builder.recursive(true).create(&project).map_err(|e| cannot(&project, e))?;
     // the box can write here: what is already there was planted
-    let scratch = scratch(start, session);
+    let scratch = scratch(&start.place, session);
     builder.recursive(false).create(&scratch).map_err(|e| cannot(&scratch, e))
 }
 
 /// What a session may touch here.
-pub(super) fn fence(start: &SessionStart, session: &str) -> CliFence {
+pub(super) fn fence(start: &SessionStart, installed: &Installed, session: &str) -> CliFence {
     let mut fence = CliFence {
-        write: vec![PathBuf::from(&start.place.workdir), scratch(start, session)],
-        read: start.installed.directories.clone(),
+        write: vec![PathBuf::from(&start.place.workdir), scratch(&start.place, session)],
+        read: installed.directories.clone(),
     };
     if let Ok(state) = StateFolders::of(&start.caller) {
         fence.write.push(state.project(Path::new(&start.place.workdir)));
@@ -115,7 +133,7 @@ pub(super) fn fence(start: &SessionStart, session: &str) -> CliFence {
         fence.read.push(state.global);
     }
     // a node script needs its node
-    fence.read.extend(start.installed.executables.iter().cloned());
+    fence.read.extend(installed.executables.iter().cloned());
     fence.read.extend(
         CERTIFICATES.iter().filter_map(|name| start.caller.env.get(*name)).map(PathBuf::from).filter(|p| p.is_absolute()),
     );

@@ -1,15 +1,17 @@
 //! A session of the built-in agent: one process, asked turn after turn.
 
-use super::protocol::{Ask, Say};
-use super::{Script, VERB, steps_of};
+use super::{Script, VERB, steps, steps_of};
+use crate::boxed::{make_directory, scratch};
 use crate::process::Process;
-use crate::{Agent as _, Session, SessionStart, Sink, TurnEnd};
+use crate::{Agent as _, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::SupervisorConfig;
+use hmz_anchor::{BoxedConfig, SupervisorConfig};
 use hmz_api::Error;
+use hmz_script::{Ask, Say};
+use hmz_wire::GUEST_PROGRAM;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -24,43 +26,60 @@ pub(super) struct ScriptSession {
     turns: usize,
 }
 
-/// A session's own directory in the scratch directory.
-pub(super) fn scratch(start: &SessionStart, session: &str) -> PathBuf {
-    Path::new(&start.place.scratch).join(session)
-}
-
 impl ScriptSession {
-    pub(super) fn new(agent: Script, start: SessionStart) -> Result<Self, Error> {
+    pub(super) async fn new(agent: Script, start: SessionStart) -> Result<Self, Error> {
         let id = Uuid::new_v4().to_string();
-        let dir = scratch(&start, &id);
+        let dir = scratch(&start.place, &id);
         // the box can write here: what is already there was planted
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|e| Error::failed(format!("{} cannot be made: {e}", dir.display())))?;
+        match &start.seat {
+            Seat::Here(_) => std::fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&dir)
+                .map_err(|e| Error::failed(format!("{} cannot be made: {e}", dir.display())))?,
+            Seat::Boxed(client) => make_directory(client, &start.place, &dir, false).await?,
+        }
         Ok(Self { agent, start, id, process: None, turns: 0 })
     }
 
-    fn config(&self) -> SupervisorConfig {
-        let steps = steps_of(&self.start.spec, &self.start.caller);
+    fn launch(&self) -> Launch {
+        let argv = vec!["hmz".to_owned(), VERB.to_owned()];
+        let cwd = PathBuf::from(&self.start.place.workdir);
+        let place = self.start.place.clone();
+        let own = [("TERM", "dumb".to_owned()), ("TMPDIR", scratch(&self.start.place, &self.id).to_string_lossy().into_owned())];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        let installed = match &self.start.seat {
+            Seat::Here(installed) => installed,
+            Seat::Boxed(_) => {
+                let (program, env, write) = (GUEST_PROGRAM.to_owned(), own.into(), Vec::new());
+                return Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write });
+            }
+        };
         let mut env = BTreeMap::new();
         for (name, value) in &self.start.caller.env {
             if matches!(name.as_str(), "PATH" | "LANG") || name.starts_with("LC_") {
                 env.insert(name.clone(), value.clone());
             }
         }
-        env.insert("TERM".into(), "dumb".into());
-        env.insert("TMPDIR".into(), scratch(&self.start, &self.id).to_string_lossy().into_owned());
-        SupervisorConfig {
-            program: self.start.installed.program.clone(),
-            argv: vec!["hmz".into(), VERB.into(), steps.to_string_lossy().into_owned(), self.turns.to_string()],
+        env.extend(own);
+        Launch::Here(SupervisorConfig {
+            program: installed.program.clone(),
+            argv,
             env,
-            cwd: PathBuf::from(&self.start.place.workdir),
-            place: self.start.place.clone(),
-            policy: self.agent.policy(&self.start.installed),
-            fence: self.agent.fence(&self.start, &self.id),
+            cwd,
+            place,
+            policy: self.agent.policy(installed),
+            fence: self.agent.fence(&self.start, installed, &self.id),
             env_allow: self.agent.env_allow(),
-        }
+        })
+    }
+
+    /// Starts the process and tells it what to play; `None` as [`Process::ask`] says it.
+    async fn begin(&mut self, stop: &CancellationToken) -> Result<Option<std::io::Result<()>>, Error> {
+        let steps = steps::read(&steps_of(&self.start.spec, &self.start.caller))?;
+        let mut process = Process::start(&*self.start.launcher, &self.launch()).await?;
+        let taken = process.ask(&Ask::Begin { steps, before: self.turns }, stop).await;
+        self.process = Some(process);
+        Ok(taken)
     }
 
     async fn end_process(&mut self) {
@@ -86,11 +105,11 @@ impl Session for ScriptSession {
     }
 
     async fn warm(&mut self) -> Result<(), Error> {
-        if self.process.is_none() {
-            let config = self.config();
-            self.process = Some(Process::start(&*self.start.launcher, &config).await?);
+        match &self.start.seat {
+            // what it did not take it is told of by its turn
+            Seat::Here(_) if self.process.is_none() => self.begin(&CancellationToken::new()).await.map(drop),
+            Seat::Here(_) | Seat::Boxed(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn suits(&self, _: &[String]) -> bool {
@@ -98,11 +117,14 @@ impl Session for ScriptSession {
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
-        self.warm().await?;
+        let begun = if self.process.is_none() { self.begin(stop).await? } else { Some(Ok(())) };
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
-        let Some(process) = &mut self.process else { return Ok(self.died().await) };
-        match process.ask(&Ask::Prompt { text: prompt.to_owned() }, stop).await {
+        let taken = match (begun, &mut self.process) {
+            (Some(Ok(())), Some(process)) => process.ask(&Ask::Prompt { text: prompt.to_owned() }, stop).await,
+            (begun, _) => begun,
+        };
+        match taken {
             Some(Ok(())) => {}
             Some(Err(_)) => return Ok(self.died().await),
             None => {

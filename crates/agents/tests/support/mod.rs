@@ -6,8 +6,7 @@ mod agent;
 
 use async_trait::async_trait;
 use hmz_agents::claude::Claude;
-use hmz_agents::{Agent as _, Installed, Launcher, SessionStart, Started};
-use hmz_anchor::SupervisorConfig;
+use hmz_agents::{Agent as _, Installed, Launch, Launcher, Seat, SessionStart, Started};
 use hmz_api::Error;
 use hmz_api::launch::{BoxAddress, CallerContext};
 use std::path::{Path, PathBuf};
@@ -22,7 +21,8 @@ pub struct Bare;
 
 #[async_trait]
 impl Launcher for Bare {
-    async fn launch(&self, config: &SupervisorConfig) -> Result<Started, Error> {
+    async fn launch(&self, what: &Launch) -> Result<Started, Error> {
+        let Launch::Here(config) = what else { panic!("it is started here") };
         let mut command = Command::new(&config.program);
         command.arg0(&config.argv[0]).args(&config.argv[1..]).env_clear().envs(&config.env).current_dir(&config.cwd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -77,7 +77,7 @@ impl World {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         SessionStart {
             launcher: Arc::new(Bare),
-            installed,
+            seat: Seat::Here(installed),
             spec: hmz_api::grammar::AgentSpec {
                 cli: "claude".into(),
                 account: None,

@@ -1,5 +1,6 @@
 //! Environment: a box an agent's work lands in.
 
+use super::Harness;
 use crate::condition::Conditions;
 use crate::quantity::{Cpus, Memory};
 use crate::reference::RuntimeRef;
@@ -111,6 +112,18 @@ pub struct PassedOver {
     pub at: Timestamp,
 }
 
+/// An agent that works in an environment, whose CLI its box needs where the harness of its runtime is `env`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BoxedAgent {
+    /// The agent's word, such as `claude`.
+    pub cli: String,
+    /// The program's name on the PATH of the box.
+    pub program: String,
+    /// The line that installs it.
+    pub install: String,
+}
+
 /// What an environment is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -162,6 +175,12 @@ pub struct EnvironmentStatus {
     /// Seconds without an owner after which the box ends; absent: it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u64>,
+    /// The agents whose CLIs its box needs where they run in it; written when its run declares it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<BoxedAgent>,
+    /// Where the CLIs of the agents that work in it run, as its runtime said when its box was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harness: Option<Harness>,
     /// When it last became ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]

@@ -156,6 +156,23 @@ impl Api {
         .await
     }
 
+    /// A header of the answer to a HEAD; `None` where nothing is there.
+    ///
+    /// # Errors
+    /// No answer, or one that says no.
+    pub async fn head(&self, path: &str, header: &str) -> Result<Option<String>, Fault> {
+        let path = self.versioned(path);
+        self.within(async {
+            let response = self.send(Method::HEAD, &path, None, &[]).await?;
+            if response.status() == hyper::StatusCode::NOT_FOUND {
+                return Ok(None);
+            }
+            let response = checked(response).await?;
+            Ok(response.headers().get(header).and_then(|v| v.to_str().ok()).map(str::to_owned))
+        })
+        .await
+    }
+
     /// A DELETE.
     ///
     /// # Errors

@@ -217,6 +217,7 @@ mod tests {
             limit: Share { cpus: Some(Cpus::from_millis(1250)), memory: Some(Memory::from_bytes(1 << 27)), gpus: Vec::new() },
             lease: Some(Duration::from_secs(120)),
             guest: GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/c".into() },
+            programs: Vec::new(),
         }
     }
 

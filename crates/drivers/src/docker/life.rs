@@ -5,7 +5,7 @@ use super::labels::Listed;
 use super::session::Session;
 use super::site::{self, Site};
 use super::way::Way;
-use super::{account, admission, container, gpus, image, names};
+use super::{account, admission, container, gpus, image, names, programs};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -55,6 +55,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
                 _ if there.runs() => *adopted = true,
                 "created" => {
                     let site = site::find(session, spec).await?;
+                    has_programs(session, spec, &there.id).await?;
                     account::write(session, &there.id, site.user).await?;
                     run(session, spec, &there.id).await?;
                 }
@@ -71,12 +72,14 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         let site = site::find(session, spec).await?;
         let Some(id) = create(session, spec, &site, &name).await? else { continue };
         failpoint::pass("docker.created");
-        let (held, written) = tokio::join!(session.of_key(&spec.key), account::write(session, &id, site.user));
+        let (held, written, has) =
+            tokio::join!(session.of_key(&spec.key), account::write(session, &id, site.user), has_programs(session, spec, &id));
         // from here on the box itself counts; before, its hold has to have counted
         let (listed, now) = held?;
         if !listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(now, session.limits.hold_age)) {
             return Err(admission::aged_out(session, &spec.key));
         }
+        has?;
         written?;
         // it counts by itself now, so its hold goes while it starts; one that stays is removed once it has
         let (began, _) = tokio::join!(run(session, spec, &id), forget(session, &spec.key, |l| l.purpose == Purpose::Hold));
@@ -103,6 +106,14 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
         Ok(answer) => session.id_of(&answer.json).map(Some),
         Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
+    }
+}
+
+/// Sees that the programs that were asked for are there, before anything runs.
+async fn has_programs(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
+    match programs::missing(session, id, &spec.programs).await? {
+        None => Ok(()),
+        Some(program) => Err(DriverError::NoProgram { program, image: spec.image.clone() }),
     }
 }
 

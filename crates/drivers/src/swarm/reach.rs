@@ -10,7 +10,7 @@ use super::service::{AS, OURS, WHOLE};
 use crate::docker::api::{Fault, encoded};
 use crate::docker::container::User;
 use crate::docker::session::Session;
-use crate::docker::{DockerDriver, account, life, site};
+use crate::docker::{DockerDriver, account, life, programs, site};
 use crate::error::DriverError;
 use crate::types::{BoxSpec, Started, Target};
 use bytes::Bytes;
@@ -86,6 +86,10 @@ async fn target_of(manager: &Manager<'_>, node: &Node, service: &str) -> Result<
 async fn bring(manager: &Manager<'_>, session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
     if has(session, id, WHOLE).await? {
         return Ok(());
+    }
+    // nothing of the box has run yet but the shell that waits
+    if let Some(program) = programs::missing(session, id, &spec.programs).await? {
+        return Err(DriverError::NoProgram { program, image: spec.image.clone() });
     }
     let who = manager.session.who;
     let user = if manager.is_here {

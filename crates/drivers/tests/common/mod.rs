@@ -83,6 +83,7 @@ impl Corner {
                 socket_dir: self.dir.path().join("sock"),
                 scratch: self.dir.path().join("scratch"),
             },
+            programs: Vec::new(),
         }
     }
 

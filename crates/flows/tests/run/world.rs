@@ -2,14 +2,22 @@
 
 use crate::container::{docker, eventually};
 use hmz_api::journal::{Event, Outcome, Record};
-use hmz_api::kinds::{Budget, FlowSpec, RunParams};
+use hmz_api::kinds::{Budget, FlowSpec, Harness, RunParams};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch};
+use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+/// `docker exec -i` of the relay; a loaded machine has to lose nothing.
+fn stream(container: &str) -> Link {
+    let endpoint = std::env::var("HMZ_TEST_DOCKER_HOST").unwrap_or_else(|_| "unix:///var/run/docker.sock".into());
+    let dial = Dial::Engine { endpoint, container: container.to_owned(), argv: hmz_wire::relay_argv() };
+    Link::Stream(Box::new(StreamLink { window_ms: 20_000, ..StreamLink::new(dial, LinkKey::new([7; 32])) }))
+}
 
 pub struct World {
     pub place: BoxAddress,
@@ -19,6 +27,20 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// One whose container is made with these arguments besides.
+    pub fn with(besides: &[&str]) -> Self {
+        Self::make(besides, false)
+    }
+
+    /// One that is reached over a stream alone, and shares the workdir and nothing else.
+    pub fn far(besides: &[&str]) -> Self {
+        Self::make(besides, true)
+    }
+
+    fn make(besides: &[&str], far: bool) -> Self {
         let dir = tempfile::Builder::new().prefix("hmz-flows-").tempdir_in("/var/tmp").expect("a directory");
         let sub = |name: &str| {
             let path = dir.path().join(name);
@@ -32,7 +54,10 @@ impl World {
         let exe = std::env::current_exe().expect("our path");
         let mount = |from: &str, to: &str| format!("{from}:{to}");
         let name = format!("hmz-test-flows-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
-        let container = docker(&[
+        let binary = format!("{}:/.hmz/hmz:ro", exe.display());
+        let (work_mount, scratch_mount) = (mount(&workdir, &workdir), mount(&scratch, &scratch));
+        let run_mount = mount(&run, "/.hmz/run");
+        let mut words = vec![
             "run",
             "-d",
             "--name",
@@ -48,13 +73,17 @@ impl World {
             "-e",
             "USER=worker",
             "-v",
-            &mount(&workdir, &workdir),
+            &work_mount,
             "-v",
-            &mount(&scratch, &scratch),
-            "-v",
-            &mount(&run, "/.hmz/run"),
-            "-v",
-            &format!("{}:/.hmz/hmz:ro", exe.display()),
+            &binary,
+        ];
+        if far {
+            words.extend(["--tmpfs", &scratch, "--tmpfs", "/.hmz/run"]);
+        } else {
+            words.extend(["-v", &scratch_mount, "-v", &run_mount]);
+        }
+        words.extend(besides);
+        words.extend([
             "--entrypoint",
             "/.hmz/hmz",
             "python:3.12-slim",
@@ -64,9 +93,13 @@ impl World {
             "--lease",
             "600",
         ]);
-        let socket = format!("{run}/g.sock");
+        if far {
+            words.push("--channel");
+        }
+        let container = docker(&words);
         let pid = docker(&["inspect", "-f", "{{.State.Pid}}", &container]).parse().expect("a pid");
-        let link = hmz_api::link::Link::Direct { socket: socket.clone(), pid };
+        let socket = if far { format!("/proc/{pid}/root/.hmz/run/g.sock") } else { format!("{run}/g.sock") };
+        let link = if far { stream(&container) } else { Link::Direct { socket: socket.clone(), pid } };
         let place = BoxAddress { environment: "box".into(), used: "docker:here".into(), link, workdir, scratch };
         let world = Self { place, container, dir };
         eventually("the guest's socket", || Path::new(&socket).exists());
@@ -109,6 +142,7 @@ impl World {
             agents: flow.agents.keys().map(|role| (role.clone(), agent.parse().unwrap())).collect(),
             envs: flow.environments.keys().map(|role| (role.clone(), "docker@here/w".to_owned())).collect(),
             boxes: flow.environments.keys().map(|role| (role.clone(), self.place.clone())).collect(),
+            harnesses: flow.environments.keys().map(|role| (role.clone(), Harness::Local)).collect(),
             flow,
             params: RunParams { budget: Budget::default(), own: serde_json::Map::new() },
             epic: self.path("epic").display().to_string(),

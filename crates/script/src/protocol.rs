@@ -1,12 +1,20 @@
 //! What a session and the process that plays its steps say to each other: one JSON object a line.
 
+use crate::steps::Steps;
 use hmz_api::journal::Event;
 use serde::{Deserialize, Serialize};
 
 /// To the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Ask {
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// First of all: what it plays.
+    Begin {
+        /// The steps of all turns.
+        steps: Steps,
+        /// How many turns were played before.
+        before: usize,
+    },
     /// A turn.
     Prompt {
         /// What is asked.
@@ -19,7 +27,7 @@ pub(super) enum Ask {
 /// From the process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Say {
+pub enum Say {
     /// Something happened.
     Event {
         /// What.

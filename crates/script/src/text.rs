@@ -4,7 +4,7 @@
 const LONGEST_LINE: usize = 200;
 
 /// At most `most` bytes of a text, cut between characters, and said when it was.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -13,7 +13,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 }
 
 /// The first line that is not empty, with a sign when there is more.
-pub(crate) fn first_line(text: &str) -> String {
+pub fn first_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let more = lines.next().is_some() || first.chars().count() > LONGEST_LINE;

@@ -1,17 +1,17 @@
 //! The process that plays a list of steps. It blocks, has no async runtime and needs neither HOME nor the network.
 
-use super::protocol::{Ask, Say};
-use super::steps::{self, Step, Steps};
+use crate::protocol::{Ask, Say};
+use crate::steps::{Step, Steps};
 use crate::text::{cut, first_line};
 use hmz_api::journal::Event;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, ErrorKind, Read as _, Seek as _, SeekFrom, StdinLock, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// How much of a command's output or of a file is told, in bytes.
 const LONGEST: usize = 4 << 10;
 
-/// Longest prompt line, in bytes.
-const LONGEST_PROMPT: u64 = 16 << 20;
+/// Longest line, in bytes.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// How often a path that is waited for is looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -48,26 +48,27 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-/// Plays the list of steps that the first argument names, for the prompts on standard input; the second argument is the
-/// number of turns that were played before.
-pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let mut args = args;
-    let (Some(path), before) = (args.next(), args.next()) else {
-        eprintln!("script-agent: expected a list of steps");
-        return ExitCode::from(2);
-    };
-    let before = before.and_then(|n| n.to_str()?.parse().ok()).unwrap_or(0);
-    let steps = match steps::read(Path::new(&path)) {
-        Ok(steps) => steps,
+/// Plays the steps it is told first on its standard input, for the prompts that follow there.
+pub fn main(_: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut stdin = std::io::stdin().lock();
+    let begin = match heard(&mut stdin) {
+        Ok(Some(line)) => serde_json::from_str(&line),
+        // nobody asked anything
+        Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
+            eprintln!("script-agent: {error}");
+            return ExitCode::FAILURE;
         }
     };
+    let Ok(Ask::Begin { steps, before }) = begin else {
+        eprintln!("script-agent: expected steps first");
+        return ExitCode::from(2);
+    };
+    drop(stdin);
     let (tell, heard) = channel();
     let asked = tell.clone();
     std::thread::spawn(move || listen(&asked));
-    match (Player { tell, heard, said: String::new() }).play(&steps, before) {
+    match (Player { tell, heard, said: String::new(), outputs: 0 }).play(&steps, before) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("script-agent: {error}");
@@ -76,15 +77,21 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The next line; `None` at the end.
+fn heard(stdin: &mut StdinLock<'_>) -> std::io::Result<Option<String>> {
+    let mut line = String::new();
+    let read = stdin.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+    Ok((read > 0).then_some(line))
+}
+
 fn listen(tell: &Sender<Heard>) {
     let mut stdin = std::io::stdin().lock();
     loop {
-        let mut line = String::new();
-        let heard = match stdin.by_ref().take(LONGEST_PROMPT).read_line(&mut line) {
-            Ok(1..) => match serde_json::from_str(&line) {
+        let heard = match heard(&mut stdin) {
+            Ok(Some(line)) => match serde_json::from_str(&line) {
                 Ok(Ask::Prompt { text }) => Heard::Prompt(text),
                 Ok(Ask::Interrupt) => Heard::Interrupt,
-                Err(_) => continue,
+                Ok(Ask::Begin { .. }) | Err(_) => continue,
             },
             _ => Heard::Over,
         };
@@ -100,6 +107,8 @@ struct Player {
     heard: Receiver<Heard>,
     /// What the turn said last.
     said: String,
+    /// Numbers the files of commands' outputs.
+    outputs: u32,
 }
 
 impl Player {
@@ -181,12 +190,22 @@ impl Player {
         }
     }
 
+    /// A file for a command's output, as a CLI's own shell tool has it: a child that keeps it open keeps nobody waiting.
+    fn output(&mut self) -> std::io::Result<(PathBuf, File)> {
+        loop {
+            self.outputs += 1;
+            let path = std::env::temp_dir().join(format!("script-{}-{}.output", std::process::id(), self.outputs));
+            match OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path) {
+                // somebody else's
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                made => return Ok((path, made?)),
+            }
+        }
+    }
+
     /// Runs a command; its status and the beginning of its output.
     fn run(&mut self, command: &str) -> Result<(i32, String), Stop> {
-        // a file, as a CLI's own shell tool has it: a child that keeps it open keeps nobody waiting
-        let dir = std::env::temp_dir();
-        let path = dir.join(format!("script-{}.output", uuid::Uuid::new_v4()));
-        let mut output = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
+        let (path, mut output) = self.output()?;
         let spawned = Command::new("/bin/sh")
             .args(["-c", command])
             .stdin(Stdio::null())

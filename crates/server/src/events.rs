@@ -1,0 +1,340 @@
+//! Events: what happened to each resource, as its conditions tell it. Counted, aged out and bounded, and kept in a file of the
+//! state directory, so that they outlive the daemon. Nothing is written while nothing happens.
+//!
+//! They are for people: nothing is decided by them, and the last ones may be lost with the power.
+
+use futures::StreamExt;
+use hmz_api::clock::SharedClock;
+use hmz_api::rest::{Event, EventType};
+use hmz_api::{AnyResource, Condition, ConditionStatus, Error};
+use hmz_store::{Change, Store};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+/// How many are kept.
+const KEPT: usize = 2000;
+/// How long one is kept after it happened last.
+const AGE: SignedDuration = SignedDuration::from_hours(24);
+/// How many lines the file may have for each that is kept, before it is written anew.
+const SLACK: usize = 2;
+/// How long a message is kept at most, in characters.
+const LONGEST: usize = 1000;
+
+/// Reasons that say that something is not as it should be.
+const WARNINGS: [&str; 20] = [
+    "Refused",
+    "RuntimeMissing",
+    "Insufficient",
+    "Waiting",
+    "Unreachable",
+    "Failed",
+    "OutOfMemory",
+    "Stopped",
+    "KilledByHand",
+    "Exited",
+    "RemovedByHand",
+    "Unknown",
+    "GuestSilent",
+    "Lost",
+    "PassedOver",
+    "NotRemoved",
+    "FellBack",
+    "NotAnswering",
+    "Invalid",
+    "Lacking",
+];
+
+/// The events of a home. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Events {
+    kept: Arc<Mutex<Kept>>,
+    told: broadcast::Sender<Event>,
+    clock: SharedClock,
+}
+
+struct Kept {
+    events: VecDeque<Event>,
+    path: PathBuf,
+    lines: usize,
+}
+
+impl Events {
+    /// Those of the file, if there is one. What cannot be read of it is left out.
+    pub fn open(path: &Path, clock: SharedClock) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let mut kept = Kept { events: VecDeque::new(), path: path.to_owned(), lines: text.lines().count() };
+        for event in text.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+            kept.take(event);
+        }
+        kept.age(clock.now());
+        Self { kept: Arc::new(Mutex::new(kept)), told: broadcast::Sender::new(256), clock }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those there are, oldest first, and what comes after them.
+    pub fn follow(&self) -> (Vec<Event>, broadcast::Receiver<Event>) {
+        let mut kept = self.kept();
+        kept.age(self.clock.now());
+        (kept.events.iter().cloned().collect(), self.told.subscribe())
+    }
+
+    fn note(&self, kind: &str, name: &str, uid: Uuid, happened: Happened) {
+        let now = self.clock.now();
+        let Happened { kind_of, reason, message } = happened;
+        let message = message.chars().take(LONGEST).collect();
+        let event =
+            Event { kind: kind.into(), name: name.into(), uid, kind_of, reason, message, count: 1, first: now, last: now };
+        let mut kept = self.kept();
+        kept.age(now);
+        let event = kept.take(event);
+        kept.write(&event);
+        drop(kept);
+        // nobody may be listening
+        let _ = self.told.send(event);
+    }
+
+    /// Follows the store for as long as it is there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn record(&self, store: Store) -> Result<(), Error> {
+        let mut known: BTreeMap<(String, String), AnyResource> = BTreeMap::new();
+        let mut first = true;
+        loop {
+            let (listed, mut changes) = store.list_and_watch(None).await?;
+            let mut before = std::mem::take(&mut known);
+            for one in listed.items {
+                let key = key(&one);
+                let was = before.remove(&key);
+                // what was there before the daemon was is no news
+                if !first {
+                    self.compare(was.as_ref(), &one);
+                }
+                known.insert(key, one);
+            }
+            before.values().for_each(|gone| self.gone(gone));
+            first = false;
+            // a watch that lagged behind ends, and all is looked at again
+            while let Some(Ok(event)) = changes.next().await {
+                match event.change {
+                    Change::Applied(one) => {
+                        let was = known.insert(key(&one), one.clone());
+                        self.compare(was.as_ref(), &one);
+                    }
+                    Change::Deleted(one) => {
+                        known.remove(&key(&one));
+                        self.gone(&one);
+                    }
+                }
+            }
+        }
+    }
+
+    fn compare(&self, was: Option<&AnyResource>, is: &AnyResource) {
+        let metadata = is.metadata();
+        let Some(uid) = metadata.uid else { return };
+        let was = was.filter(|was| was.metadata().uid == Some(uid));
+        for happened in happened(was, is) {
+            self.note(is.kind(), &metadata.name, uid, happened);
+        }
+    }
+
+    fn gone(&self, one: &AnyResource) {
+        if let Some(uid) = one.metadata().uid {
+            self.note(one.kind(), &one.metadata().name, uid, Happened::normal("Deleted", ""));
+        }
+    }
+}
+
+impl Kept {
+    /// Takes one in; one that happens again is counted, and is the newest.
+    fn take(&mut self, event: Event) -> Event {
+        let mut event = event;
+        if let Some(at) = self.events.iter().position(|known| known.is_again(&event))
+            && let Some(known) = self.events.remove(at)
+        {
+            // a line of the file says how often in all
+            let again = if event.first == event.last && event.count == 1 { known.count + 1 } else { event.count };
+            event = Event { count: again, first: known.first, ..event };
+        }
+        self.events.push_back(event.clone());
+        if self.events.len() > KEPT {
+            self.events.pop_front();
+        }
+        event
+    }
+
+    fn age(&mut self, now: Timestamp) {
+        while self.events.front().is_some_and(|oldest| now.duration_since(oldest.last) > AGE) {
+            self.events.pop_front();
+        }
+    }
+
+    fn write(&mut self, event: &Event) {
+        let written = if self.lines > SLACK * KEPT.max(self.events.len()) { self.anew() } else { self.append(event) };
+        if let Err(e) = written {
+            // they are for people, and still in memory
+            tracing::warn!("events are not kept: {e}");
+        }
+    }
+
+    fn append(&mut self, event: &Event) -> std::io::Result<()> {
+        let mut file = std::fs::File::options().create(true).append(true).open(&self.path)?;
+        self.lines += 1;
+        file.write_all(format!("{}\n", serde_json::to_string(event)?).as_bytes())
+    }
+
+    fn anew(&mut self) -> std::io::Result<()> {
+        let mut text = String::new();
+        for event in &self.events {
+            text.push_str(&serde_json::to_string(event)?);
+            text.push('\n');
+        }
+        let fresh = self.path.with_extension("new");
+        std::fs::write(&fresh, text)?;
+        std::fs::rename(&fresh, &self.path)?;
+        self.lines = self.events.len();
+        Ok(())
+    }
+}
+
+/// One thing that happened.
+struct Happened {
+    kind_of: EventType,
+    reason: String,
+    message: String,
+}
+
+impl Happened {
+    fn normal(reason: &str, message: &str) -> Self {
+        Self { kind_of: EventType::Normal, reason: reason.into(), message: message.into() }
+    }
+}
+
+fn key(one: &AnyResource) -> (String, String) {
+    (one.kind().to_owned(), one.metadata().name.clone())
+}
+
+fn conditions(one: &AnyResource) -> &[Condition] {
+    match one {
+        AnyResource::Run(run) => &run.status.conditions.0,
+        AnyResource::Environment(environment) => &environment.status.conditions.0,
+        AnyResource::Runtime(runtime) => &runtime.status.conditions.0,
+        AnyResource::Flow(_) => &[],
+    }
+}
+
+/// What made the one out of the other.
+fn happened(was: Option<&AnyResource>, is: &AnyResource) -> Vec<Happened> {
+    let mut all = Vec::new();
+    let (old, new) = (was.map(AnyResource::metadata), is.metadata());
+    match old {
+        None => all.push(Happened::normal("Declared", "")),
+        Some(old) if old.generation != new.generation => {
+            all.push(Happened::normal("Changed", &format!("generation {}", new.generation)));
+        }
+        Some(_) => {}
+    }
+    if new.is_deleting() && !old.is_some_and(|old| old.is_deleting()) {
+        all.push(Happened::normal("Deleting", ""));
+    }
+    let before = was.map(conditions).unwrap_or_default();
+    for condition in conditions(is) {
+        let then = before.iter().find(|then| then.kind == condition.kind);
+        let same = then.is_some_and(|then| (then.status, &then.reason) == (condition.status, &condition.reason));
+        // what only sums others up, or has not begun, is no event of its own
+        if same || condition.reason == "Pending" || (condition.kind == "Ready" && condition.status != ConditionStatus::True) {
+            continue;
+        }
+        let kind_of = if WARNINGS.contains(&condition.reason.as_str()) { EventType::Warning } else { EventType::Normal };
+        let message = match condition.message.split("\n\n").next().unwrap_or_default() {
+            "" => format!("{} is {:?}", condition.kind, condition.status),
+            said => format!("{} is {:?}: {said}", condition.kind, condition.status),
+        };
+        all.push(Happened { kind_of, reason: condition.reason.clone(), message });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::clock::Clock;
+    use serde_json::json;
+
+    /// A clock that is set by hand.
+    struct Hand(Mutex<i64>);
+
+    impl Clock for Hand {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_second(*self.0.lock().unwrap()).unwrap()
+        }
+    }
+
+    fn env(generation: u64, conditions: &[(&str, &str, &str, &str)]) -> AnyResource {
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|(kind, status, reason, message)| {
+                json!({"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 1,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        let whole = json!({"apiVersion": "hmz/v1", "kind": "Environment", "spec": {"runtime": "docker:here"},
+            "metadata": {"name": "box", "uid": Uuid::from_u128(1), "generation": generation}, "status": {"conditions": conditions}});
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn what_happens_again_is_counted_ages_out_and_outlives_the_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let clock = Arc::new(Hand(Mutex::new(1_800_000_000)));
+        let events = Events::open(&path, clock.clone());
+        let up = env(1, &[("Scheduled", "True", "Held", ""), ("Ready", "True", "Ready", "")]);
+        let down = env(1, &[("Scheduled", "False", "Released", ""), ("Created", "False", "OutOfMemory", "no memory")]);
+        events.compare(None, &up);
+        for _ in 0..3 {
+            *clock.0.lock().unwrap() += 60;
+            events.compare(Some(&up), &down);
+            events.compare(Some(&down), &up);
+        }
+        let told = |events: &Events| -> Vec<String> {
+            events.follow().0.iter().map(|e| format!("{:?} {} {} ×{}", e.kind_of, e.reason, e.message, e.count)).collect()
+        };
+        let all = [
+            "Normal Declared  ×1",
+            "Normal Released Scheduled is False ×3",
+            "Warning OutOfMemory Created is False: no memory ×3",
+            "Normal Held Scheduled is True ×4",
+            "Normal Ready Ready is True ×4",
+        ];
+        assert_eq!(told(&events), all);
+        // the next daemon has them, and the number of times
+        std::fs::File::options().append(true).open(&path).unwrap().write_all(b"{\"torn").unwrap();
+        let next = Events::open(&path, clock.clone());
+        assert_eq!(told(&next), all);
+        *clock.0.lock().unwrap() += 25 * 3600;
+        assert_eq!(told(&next), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_file_does_not_grow_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let events = Events::open(&path, Arc::new(Hand(Mutex::new(1_800_000_000))));
+        for generation in 1..=(3 * KEPT as u64 + 500) {
+            events.compare(Some(&env(generation, &[])), &env(generation + 1, &[]));
+        }
+        assert_eq!(events.follow().0.len(), KEPT);
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= SLACK * KEPT + 1, "{lines}");
+    }
+}
