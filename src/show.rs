@@ -14,10 +14,10 @@ use hmz_api::journal::Record;
 use hmz_api::rest::{Event, Planned, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// The exit status when the reader has gone: as that of a program that SIGPIPE kills.
 const GONE: u8 = 141;
@@ -29,12 +29,25 @@ pub fn print(text: &str) {
 
 /// Returns when nobody reads stdout any more, for whoever waits for something to print; never, where that cannot be seen.
 pub async fn unread() -> std::process::ExitCode {
-    let watched = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR);
-    let gone = match &watched {
-        Ok(stdout) => stdout.ready(Interest::ERROR).await.is_ok(),
-        Err(_) => false,
-    };
-    if !gone {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // not a task: the verb's end does not wait for it
+    let watch = std::thread::Builder::new().name("reader".into()).spawn(move || {
+        let stdout = std::io::stdout();
+        // errors and hang-ups are told unasked
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        let gone = loop {
+            match poll(&mut polled, None) {
+                Err(Errno::INTR) => {}
+                Err(_) => break false,
+                Ok(_) => break polled[0].revents().contains(PollFlags::ERR),
+            }
+        };
+        if gone {
+            // the verb may have ended by itself
+            let _ = tell.send(());
+        }
+    });
+    if watch.is_err() || told.await.is_err() {
         std::future::pending::<()>().await;
     }
     std::process::ExitCode::from(GONE)

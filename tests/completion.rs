@@ -74,6 +74,12 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "exec", "-f", "deep", "-p", ""]), ["budget.duration=", "depth="]);
     assert_eq!(offered(&["hmz", "apply", "-f", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "wait", "--for", "d"]), ["delete"]);
+    assert_eq!(offered(&["hmz", "wait", "--for", "j"]), ["jsonpath="]);
+    assert_eq!(offered(&["hmz", "get", "envs", "-o", "j"]), ["json", "jsonpath="]);
+    assert_eq!(offered(&["hmz", "explain", "r"]), ["run", "runtime"]);
+    assert_eq!(offered(&["hmz", "explain", "run.spec.env"]), ["run.spec.environments"]);
+    assert_eq!(offered(&["hmz", "explain", "settings.runtimes.docker.x.max"]), ["settings.runtimes.docker.x.max_containers"]);
+    assert_eq!(offered(&["hmz", "diff", "-f", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "runtime", "a"]), ["add"]);
     assert_eq!(offered(&["hmz", "runtime", "check", "docker"]), ["docker/gpubox", "docker/here"]);
     assert_eq!(offered(&["hmz", "runtime", "check", "gp"]), ["gpubox"]);
@@ -104,6 +110,11 @@ fn a_daemon_that_runs_is_asked_for_names() {
     let offered = |words: &[&str]| offered(&home, &project, words);
     assert_eq!(offered(&["hmz", "delete", "env/"]), ["env/mine"]);
     assert_eq!(offered(&["hmz", "sh", "m"]), ["mine"]);
+    assert_eq!(offered(&["hmz", "events", "--for", "env/"]), ["env/mine"]);
+    drop(home.hmz(["label", "env/mine", "team=red", "hmz/set=own"]).run().ok());
+    assert_eq!(offered(&["hmz", "get", "envs", "-l", "t"]), ["team="]);
+    assert_eq!(offered(&["hmz", "get", "envs", "-l", "hmz/set,team=r"]), ["hmz/set,team=red"]);
+    assert_eq!(offered(&["hmz", "apply", "-f", "all.yaml", "--set", ""]), ["own"]);
     assert_eq!(offered(&["hmz", "get", "envs", "m"]), ["mine"]);
     assert_eq!(offered(&["hmz", "exec", "-f", ""]), ["boxed", "deep", "stored"]);
     assert_eq!(offered(&["hmz", "exec", "-f", "stored", "-e", ""]), ["room="]);

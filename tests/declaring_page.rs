@@ -21,6 +21,9 @@ fn the_page_on_manifests_does_what_it_says() {
     assert_eq!(told.replace(project.path(), "/home/me/p"), format!("{shown}env/box created\n"));
     assert_eq!(run().out(), "env/box labelled\nNAME   CPUS\nbox    0.5\nbox\n");
     let told = run().out();
+    assert!(told.starts_with("KIND:     Run\nFIELD:    spec.environments "), "{told}");
+    assert!(told.contains("Held") && told.ends_with("env/box condition met\n"), "{told}");
+    let told = run().out();
     assert!(told.starts_with("env/box configured\nenv/other would be created\n"), "{told}");
     assert!(told.contains("env/box would be deleted\n    would remove container "), "{told}");
     assert!(told.contains("env/other created\nenv/box pruned\n"), "{told}");
