@@ -379,7 +379,9 @@ async fn tasks_and_quotas_are_counted_over_everybodys_boxes() {
     assert_eq!(listed.iter().filter(|b| b.purpose == Purpose::Hold && b.key.as_ref() == Some(&keys[0])).count(), 1);
     driver.remove(target, &keys[0]).await.unwrap();
     let four = [cpus(&keys[2], 4)];
-    assert_eq!(short(driver.admit(target, &four).await.unwrap()), format!("{at} has 3 of 3 CPUs free, and 'c' asks for 4"));
+    // what other tests hold meanwhile counts too
+    let said = short(driver.admit(target, &four).await.unwrap());
+    assert!(said.contains(" of 3 CPUs free, and 'c' asks for 4"), "{said}");
     driver.renew(target, &keys[1..2]).await.unwrap();
     let gone = driver.renew(target, &keys[..1]).await.unwrap_err();
     assert_eq!(gone, DriverError::Transient(format!("{at} no longer holds the share of 'a'")));
