@@ -43,6 +43,9 @@ tests/testbed/far >/dev/null
 section 'other engines'
 tests/testbed/engines --version
 
+section 'a swarm of three nodes'
+tests/testbed/swarm >/dev/null
+
 section 'agent CLI'
 HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE

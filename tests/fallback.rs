@@ -141,7 +141,7 @@ fn a_run_goes_to_the_first_of_the_list_that_can_hold_it() {
 
 #[test]
 fn what_cannot_be_had_is_a_reason_in_its_turn() {
-    let list = ", endpoint: 'unix:///nowhere.sock', fallback: ['swarm:none', 'docker:no', 'docker:$T-spare', 'docker:$T-last']";
+    let list = ", endpoint: 'unix:///nowhere.sock', fallback: ['slurm:none', 'docker:no', 'docker:$T-spare', 'docker:$T-last']";
     let scene = scene(list, ", image: '127.0.0.1:1/hmz-test/none:1'", ", image: 'busybox:latest'");
     brief(&scene);
     flow(&scene, "plain", "box: {}");
@@ -153,7 +153,7 @@ fn what_cannot_be_had_is_a_reason_in_its_turn() {
             format!(
                 "hmz exec: docker:{name} cannot hold 'box': could not connect to docker@{name}: could not ask unix:///nowhere.sock what it has: "
             ),
-            "; swarm:none cannot hold 'box': environments on swarm are not supported yet; use docker; ".into(),
+            "; slurm:none cannot hold 'box': environments on slurm are not supported yet; use docker or swarm; ".into(),
             "; docker:no cannot hold 'box': no docker runtime is saved as 'no'; ".into(),
             format!("; docker:{name}-spare cannot hold 'box': could not start a container of 127.0.0.1:1/hmz-test/none:1 on "),
             format!("; using docker:{name}-last\n"),

@@ -108,7 +108,7 @@ pub(crate) async fn ask(
 ) -> Result<Admitted, DriverError> {
     let backend = target.runtime.backend;
     let Some(driver) = world.drivers.get(&backend) else {
-        return Err(DriverError::Refused(format!("environments on {backend} are not supported yet; use docker")));
+        return Err(DriverError::Refused(format!("environments on {backend} are not supported yet; use docker or swarm")));
     };
     if endpoint.is_none() {
         let found = driver.probe(target).await?.endpoint;
@@ -235,14 +235,14 @@ mod tests {
     fn what_cannot_be_used_is_a_reason_in_its_turn_and_a_harness_ends_the_list() {
         let now = Timestamp::UNIX_EPOCH;
         let caller = CallerContext::default();
-        let swarm = RuntimeRef::named(Backend::Swarm, "cluster");
-        let mut places = vec![at("gpubox"), place(swarm, None, Some("/w"), false, false, &caller)];
+        let slurm = RuntimeRef::named(Backend::Slurm, "cluster");
+        let mut places = vec![at("gpubox"), place(slurm, None, Some("/w"), false, false, &caller)];
         places.push(place(named("nope"), None, Some("/w"), false, true, &caller));
         places.push(at("spare"));
         let (passed, next) = survey(&places, &[full("gpubox")], now);
         assert_eq!(next, Some(&places[3]));
         let said: Vec<_> = passed.iter().map(|p| (p.runtime.to_string(), p.message.clone())).collect();
-        assert_eq!(said[1], ("swarm:cluster".into(), "environments on swarm are not supported yet; use docker".into()));
+        assert_eq!(said[1], ("slurm:cluster".into(), "environments on slurm are not supported yet; use docker or swarm".into()));
         assert_eq!(said[2].0, "docker:nope");
         assert!(said[2].1.starts_with("no docker runtime is saved as 'nope'; "), "{said:?}");
         places[2] = Place { harness: Some("its CLI cannot run".into()), ..at("far") };

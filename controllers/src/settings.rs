@@ -47,7 +47,7 @@ pub fn plan(
     for backend in driven {
         let name = RuntimeRef::unsaved(*backend).resource_name();
         if !there.contains_key(name.as_str()) {
-            let mut runtime = Resource::<Runtime>::new(name, RuntimeSpec::default());
+            let mut runtime = Resource::<Runtime>::new(name, RuntimeSpec::of(*backend));
             runtime.status.source = RuntimeSource::Unsaved;
             steps.push(Step::Create(Box::new(runtime)));
         }

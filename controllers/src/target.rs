@@ -56,7 +56,7 @@ pub fn known_endpoint(spec: &RuntimeSpec, local: Option<&str>) -> Option<String>
 
 /// Why a runtime is not driven at all, in words.
 pub fn undriven(runtime: &RuntimeRef, driven: bool) -> Option<String> {
-    (!driven).then(|| format!("environments on {} are not supported yet; use docker", runtime.backend))
+    (!driven).then(|| format!("environments on {} are not supported yet; use docker or swarm", runtime.backend))
 }
 
 /// What a person is told when a runtime of that name is not there. `role` is the environment role, when there is one.

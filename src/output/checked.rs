@@ -5,6 +5,9 @@ use super::style::{Look, Style};
 use super::table::memory;
 use hmz_api::rest::{CheckState, Checked, DaemonHas};
 
+/// How many nodes of a swarm are named.
+const NAMED_NODES: usize = 8;
+
 /// The answer on one line, then what it lacks; or that it did not answer.
 pub fn lines(checked: &Checked, style: Style) -> String {
     let path = checked.runtime.path();
@@ -28,11 +31,31 @@ fn said(checked: &Checked, has: &DaemonHas) -> String {
     if let Some(ids) = has.gpus.as_ref().filter(|ids| !ids.is_empty()) {
         machine.push(format!("GPUs {}", ids.join(", ")));
     }
-    let mut parts = vec![format!("{} {}", checked.runtime.backend, has.version), machine.join(", ")];
+    let mut parts = vec![format!("{} {}", checked.runtime.backend, has.version)];
+    let mut machine = machine.join(", ");
+    if let Some(nodes) = &has.nodes {
+        parts.push(named(nodes));
+        machine.push_str(" all told");
+    }
+    parts.push(machine);
     if !has.runtimes.is_empty() {
         parts.push(format!("OCI runtimes {}", has.runtimes.join(", ")));
     }
     parts.join("; ")
+}
+
+/// How many nodes there are, and what some of them are called.
+fn named(nodes: &[String]) -> String {
+    let few = nodes.iter().take(NAMED_NODES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match nodes.len().saturating_sub(NAMED_NODES) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    match nodes.len() {
+        0 => "no nodes".to_owned(),
+        1 => format!("1 node: {few}"),
+        n => format!("{n} nodes: {few}{more}"),
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +71,7 @@ mod tests {
             memory: Memory::from_bytes(2015 << 30),
             gpus: Some(words(&["0", "1"])),
             runtimes: words(&["nvidia", "io.containerd.runc.v2", "runc"]),
+            nodes: None,
         };
         let runtime = "docker:gpubox".parse().unwrap();
         Checked { runtime, state: CheckState::Answers, why: String::new(), has: Some(has), lacks: Vec::new() }
@@ -64,6 +88,21 @@ mod tests {
         let has = bare.has.as_mut().unwrap();
         (has.gpus, has.runtimes, has.cpus, has.memory) = (None, Vec::new(), Cpus::whole(2), Memory::from_bytes((8 << 30) - 1));
         assert_eq!(lines(&bare, Style::PLAIN), "docker answers: docker 29.4.3; 2 CPUs, 7G\n");
+    }
+
+    #[test]
+    fn a_swarm_says_its_nodes() {
+        let mut swarm = checked();
+        swarm.runtime = "swarm:c".parse().unwrap();
+        let has = swarm.has.as_mut().unwrap();
+        (has.gpus, has.runtimes, has.cpus, has.memory) = (None, Vec::new(), Cpus::whole(96), Memory::from_bytes(512 << 30));
+        let mut of = |nodes: &[&str]| {
+            swarm.has.as_mut().unwrap().nodes = Some(nodes.iter().map(|n| (*n).to_owned()).collect());
+            lines(&swarm, Style::PLAIN)
+        };
+        assert_eq!(of(&["a", "b", "c"]), "swarm/c answers: swarm 29.4.3; 3 nodes: a, b, c; 96 CPUs, 512G all told\n");
+        let ten = of(&["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+        assert!(ten.contains("; 10 nodes: 1, 2, 3, 4, 5, 6, 7, 8 and 2 more; "), "{ten}");
     }
 
     #[test]

@@ -128,6 +128,7 @@ fn environment<'a>(lines: &mut Lines, r: &'a Resource<Environment>, now: Timesta
     lines.some(1, "Endpoint", s.endpoint.as_ref());
     lines.some(1, "Image", s.image.as_ref());
     lines.some(1, "Container", s.container_name.as_ref());
+    lines.some(1, "Node", s.node.as_ref());
     lines.some(1, "Container ID", s.container_id.as_ref());
     lines.some(1, "PID", s.pid);
     lines.some(1, "Workdir", s.workdir.as_ref());

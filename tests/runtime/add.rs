@@ -115,18 +115,21 @@ fn a_daemon_that_does_not_answer_is_saved_all_the_same() {
 }
 
 #[test]
-fn a_host_of_ssh_and_a_swarm_are_saved_and_not_asked() {
+fn a_host_of_ssh_is_saved_and_not_asked_and_a_swarm_is() {
     let home = TestHome::new();
     let ssh = home.hmz(["runtime", "add", "ssh", "gpu.1", "--host", "gpu.example", "--port", "2222", "--user", "me"]).run().ok();
     assert_eq!(ssh.out(), format!("ssh/gpu.1 saved in {}\n", file(&home)));
     assert_eq!(ssh.err(), "hmz runtime add: ssh/gpu.1 is not asked what it has: asking ssh hosts is not supported yet\n");
-    let swarm = home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).run().ok();
-    assert_eq!(swarm.err(), "hmz runtime add: swarm/c is not asked what it has: asking docker swarms is not supported yet\n");
+    let nowhere = ["--endpoint", "unix:///nowhere.sock"];
+    let swarm =
+        home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).args(nowhere).run().expect_code(1);
+    let swarm = swarm.says("swarm/c could not be reached: could not ask unix:///nowhere.sock what it has: ");
+    assert!(swarm.err().is_empty() || !swarm.err().contains("not supported"), "{swarm}");
     assert_eq!(
         text(&home),
         format!(
-            "{SETTINGS}  ssh:\n    gpu.1: {{host: gpu.example, user: me, port: 2222}}\n  swarm:\n    c: {{cpus: 8, nodes: {{w1: \
-             gpu.1}}}}\n"
+            "{SETTINGS}  ssh:\n    gpu.1: {{host: gpu.example, user: me, port: 2222}}\n  swarm:\n    c: {{endpoint: unix:///nowhere.sock, cpus: 8, nodes: \
+             {{w1: gpu.1}}}}\n"
         )
     );
     let check = home.hmz(["runtime", "check", "gpu.1"]).run().expect_code(2);

@@ -4,6 +4,7 @@
 #   docker/      data, sockets and log of the daemon that `up` started, `dockerd` with its pid and start time
 #   far/         those of `far`: daemons that are as good as another machine's, their certificates and keys
 #   engines/     those of `engines`: the programs, data, socket and log of each
+#   swarm/       those of `swarm`: three nodes, each with its daemon, and the keys of their sshds
 #   cache/       root file systems of the images made here
 #   claude/      the agent CLI, and a node new enough to install it
 #   made-images  images made here and loaded into the daemon that answers
@@ -61,6 +62,12 @@ stop_recorded() { # FILE SECONDS: TERM, wait, KILL, forget
     if recorded "$1" >/dev/null; then kill -KILL "$pid" 2>/dev/null || true; fi
   fi
   rm -f "$1"
+}
+stop_node() { # FILE SECONDS: the same for a process whose child is the first of a pid namespace, and hears for both
+  local pid; if pid=$(recorded "$1"); then kill -TERM $(cat "/proc/$pid/task/$pid/children" 2>/dev/null) 2>/dev/null || true; fi
+  local left=$(($2 * 10))
+  while recorded "$1" >/dev/null && [ $((left--)) -gt 0 ]; do sleep 0.1; done
+  stop_recorded "$1" 1
 }
 spawn() { # FILE LOG CMD...: starts a daemon that holds nothing of ours, and records it
   local file=$1 out=$2; shift 2

@@ -13,6 +13,7 @@ use hmz_api::launch::BoxAddress;
 use hmz_api::{Resource, failpoint};
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Progress, ProgressSink, Target, Want};
 use hmz_store::Change;
+use jiff::Timestamp;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -205,62 +206,97 @@ async fn place(world: &World, mut env: Resource<Environment>, attempt: Attempt) 
     }
 }
 
+/// What became of long work.
+enum Attended<T> {
+    /// This.
+    Done(T),
+    /// Nobody wants it any more, or it is declared otherwise now: it was given up.
+    Unwanted,
+    /// The share it was for is no longer held.
+    HoldLost(String),
+}
+
+/// The last that was told of long work, and not yet written.
+type Latest = Arc<Mutex<Option<String>>>;
+
+/// Where long work tells how far it is.
+fn progress() -> (ProgressSink, Latest) {
+    let latest = Latest::default();
+    let told = latest.clone();
+    let sink = move |progress: Progress| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.text);
+    (Arc::new(sink), latest)
+}
+
+/// Does long work for an environment: writes how far it is, and gives it up when nobody wants it any more. `renew` is made young
+/// again meanwhile.
+async fn attended<T>(
+    world: &World,
+    env: &mut Resource<Environment>,
+    work: impl Future<Output = T> + Send,
+    latest: &Latest,
+    tell: fn(&mut Resource<Environment>, &str, Timestamp),
+    renew: Option<(&dyn Driver, &Target, &BoxKey)>,
+) -> Result<Attended<T>, ReconcileError> {
+    // from now on, and then a look at what was before: the store may not remember its changes since this one was written
+    let mut changes = world.store.watch(Some("Environment"), None)?;
+    match world.store.get::<Environment>(env.name()).await? {
+        Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
+        _ => return Ok(Attended::Unwanted),
+    }
+    let mut work = std::pin::pin!(work);
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut renewed = tokio::time::Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(Attended::Done(done)),
+            change = changes.next() => {
+                let Some(Ok(event)) = change else { return Ok(Attended::Unwanted) };
+                let (metadata, same) = (event.change.resource().metadata(), event.name == env.metadata.name);
+                let gone = matches!(event.change, Change::Deleted(_)) || metadata.is_deleting();
+                if same && (gone || metadata.generation != env.metadata.generation) {
+                    return Ok(Attended::Unwanted);
+                }
+            }
+            _ = tick.tick() => {
+                let text = latest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(text) = text {
+                    tell(env, &text, world.clock.now());
+                    *env = world.store.update_status(env.clone()).await?;
+                }
+                if let Some((driver, target, key)) = renew.filter(|_| renewed.elapsed() >= RENEW) {
+                    renewed = tokio::time::Instant::now();
+                    // a daemon that does not answer now may do so before the hold ages out
+                    if let Err(DriverError::Transient(why)) = driver.renew(target, std::slice::from_ref(key)).await {
+                        return Ok(Attended::HoldLost(why));
+                    }
+                }
+            }
+        }
+    }
+}
+
 async fn pull(
     world: &World,
-    env: Resource<Environment>,
+    mut env: Resource<Environment>,
     seen: &Observed,
     target: &Target,
     key: &BoxKey,
     image: &str,
 ) -> Result<Next, ReconcileError> {
     let driver = driver(world, target)?;
-    let latest: Arc<Mutex<Option<String>>> = Arc::default();
-    let sink: ProgressSink = {
-        let latest = latest.clone();
-        Arc::new(move |progress: Progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.text))
-    };
-    // from now on, and then a look at what was before: the store may not remember its changes since this one was written
-    let mut changes = world.store.watch(Some("Environment"), None)?;
-    match world.store.get::<Environment>(env.name()).await? {
-        Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
-        _ => return Ok(Next::Look(None)),
-    }
-    let mut env = env;
-    let mut pulled = driver.ensure_image(target, image, sink);
-    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut renewed = tokio::time::Instant::now();
-    let result = loop {
-        tokio::select! {
-            biased;
-            result = &mut pulled => break result,
-            change = changes.next() => {
-                let Some(Ok(event)) = change else { return Ok(Next::Look(None)) };
-                let (metadata, same) = (event.change.resource().metadata(), event.name == env.metadata.name);
-                let gone = matches!(event.change, Change::Deleted(_)) || metadata.is_deleting();
-                if same && (gone || metadata.generation != env.metadata.generation) {
-                    return Ok(Next::Look(None)); // a pull nobody wants any more ends here
-                }
-            }
-            _ = tick.tick() => {
-                let text = latest.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(text) = text {
-                    outcome::pulling(&mut env, &text, world.clock.now());
-                    env = world.store.update_status(env).await?;
-                }
-                if renewed.elapsed() >= RENEW {
-                    renewed = tokio::time::Instant::now();
-                    // a daemon that does not answer now may do so before the hold ages out
-                    if let Err(DriverError::Transient(why)) = driver.renew(target, std::slice::from_ref(key)).await {
-                        outcome::hold_lost(&mut env, &why, world.clock.now());
-                        world.store.update_status(env).await?;
-                        return Ok(Next::Look(None));
-                    }
-                }
-            }
+    let (sink, latest) = progress();
+    let work = driver.ensure_image(target, image, sink);
+    let result = match attended(world, &mut env, work, &latest, outcome::pulling, Some((&*driver, target, key))).await? {
+        Attended::Done(result) => result,
+        Attended::Unwanted => return Ok(Next::Look(None)),
+        Attended::HoldLost(why) => {
+            outcome::hold_lost(&mut env, &why, world.clock.now());
+            world.store.update_status(env).await?;
+            return Ok(Next::Look(None));
         }
     };
-    drop(pulled);
     let now = world.clock.now();
     match result {
         Ok(()) => {
@@ -311,7 +347,14 @@ async fn begin(
         programs: start.programs,
     };
     failpoint::pass("environment.files");
-    let answer = driver(world, target)?.start(target, &spec).await;
+    let driver = driver(world, target)?;
+    let (sink, latest) = progress();
+    let work = driver.place(target, &spec, sink);
+    let answer = match attended(world, &mut env, work, &latest, outcome::starting, None).await? {
+        Attended::Done(Ok(())) => driver.start(target, &spec).await,
+        Attended::Done(Err(error)) => Err(error),
+        Attended::Unwanted | Attended::HoldLost(_) => return Ok(Next::Look(None)),
+    };
     let now = world.clock.now();
     match answer {
         Ok(started) => {

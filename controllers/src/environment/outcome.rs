@@ -28,6 +28,8 @@ pub const STOPPED: &str = "Stopped";
 pub const KILLED_BY_HAND: &str = "KilledByHand";
 /// Reason: the box's first process ended.
 pub const EXITED: &str = "Exited";
+/// Reason: what placed the box took it away from where it was.
+pub const MOVED: &str = "Moved";
 /// Reason: somebody removed the box.
 pub const REMOVED_BY_HAND: &str = "RemovedByHand";
 /// Reason: the box is gone and nobody knows why.
@@ -37,7 +39,7 @@ pub const GUEST_SILENT: &str = "GuestSilent";
 
 /// Whether a reason says that a box ended.
 pub fn is_death(reason: &str) -> bool {
-    [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+    [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, MOVED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
 }
 
 /// Sets a condition at the environment's generation.
@@ -156,6 +158,12 @@ pub fn pulling(env: &mut Resource<Environment>, progress: &str, now: Timestamp) 
     sum_up(env, now);
 }
 
+/// What its start waits for.
+pub fn starting(env: &mut Resource<Environment>, progress: &str, now: Timestamp) {
+    set(env, CREATED, False, "Starting", progress, now);
+    sum_up(env, now);
+}
+
 /// The image is there.
 pub fn pulled(env: &mut Resource<Environment>, now: Timestamp) {
     set(env, IMAGE_READY, True, "Present", "", now);
@@ -182,6 +190,7 @@ pub fn started(env: &mut Resource<Environment>, started: &Started, files: &Guest
     env.status.container_id = Some(started.id.clone());
     env.status.container_name = Some(started.name.clone());
     env.status.pid = Some(started.pid);
+    env.status.node.clone_from(&started.node);
     env.status.reach.clone_from(&started.reach);
     env.status.socket_dir = Some(files.socket_dir.display().to_string());
     env.status.scratch = Some(files.scratch.display().to_string());
@@ -254,6 +263,9 @@ pub fn died(env: &mut Resource<Environment>, state: Option<&BoxState>, ending: O
 /// Why a box is not running any more, from its state, if it is there, and from what is remembered of its end: the reason and
 /// one sentence. What is not known is not guessed.
 pub fn death(state: Option<&BoxState>, ending: Option<&Ending>, lease: Option<u64>) -> (&'static str, String) {
+    if let Some(why) = ending.and_then(|e| e.why.as_ref()) {
+        return (MOVED, why.clone());
+    }
     match state {
         // of a box that removes itself it is chance whether it is there still
         Some(BoxState::Exited(_)) if lease.is_some() && ending.is_some() => gone(ending, lease),
@@ -317,6 +329,7 @@ pub fn down(env: &mut Resource<Environment>, reason: &str, message: &str, now: T
     status.container_id = None;
     status.container_name = None;
     status.pid = None;
+    status.node = None;
     status.reach = None;
     status.share = None;
     set(env, SCHEDULED, False, RELEASED, "", now);

@@ -94,7 +94,12 @@ fn pulled() -> Resource<Environment> {
 fn started() -> Resource<Environment> {
     let mut env = planned(pulled(), &seen(2));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
-    outcome::started(&mut env, &Started { id: "id".into(), name: "box-1".into(), pid: 12, reach: None }, &files, at(3));
+    outcome::started(
+        &mut env,
+        &Started { id: "id".into(), name: "box-1".into(), pid: 12, node: None, reach: None },
+        &files,
+        at(3),
+    );
     env
 }
 
@@ -211,7 +216,7 @@ fn deaths_and_healing() {
 #[test]
 fn the_reason_of_a_death_is_what_is_known_and_no_more() {
     let exited = |code: Option<i64>, oom: bool| Some(BoxState::Exited(Exit { code, oom, at: None }));
-    let ending = |code, oom, stopped, killed| Some(Ending { code: Some(code), oom, stopped, killed, removed: false });
+    let ending = |code, oom, stopped, killed| Some(Ending { code: Some(code), oom, stopped, killed, ..Ending::default() });
     let removed = Some(Ending { code: Some(137), killed: true, removed: true, ..Ending::default() });
     let lease = Some(120);
     for (state, ending, lease, reason) in [
@@ -375,7 +380,12 @@ fn the_way_down_a_list() {
     let mut up = moved;
     outcome::pulled(&mut up, at(5));
     let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
-    outcome::started(&mut up, &Started { id: "id".into(), name: "box-1".into(), pid: 12, reach: None }, &files, at(6));
+    outcome::started(
+        &mut up,
+        &Started { id: "id".into(), name: "box-1".into(), pid: 12, node: None, reach: None },
+        &files,
+        at(6),
+    );
     outcome::probed(&mut up, &Ok(()), at(7));
     let up_there = |now: i64| Observed { places: Vec::new(), boxes: Boxes::Seen(Some(BoxState::Running(12))), ..there(now) };
     says("its box runs", &up, &up_there(8));

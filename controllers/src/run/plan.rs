@@ -434,7 +434,9 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
 
 /// Whether its box starts here and nowhere else, so that what it will be is known before it runs.
 fn stays(env: &Resource<Environment>, seen: &Observed) -> bool {
-    let here = env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
+    // a swarm says where when it runs, and may find no place for it
+    let is_placed = env.status.used.as_ref().is_some_and(|used| used.backend != Backend::Swarm);
+    let here = is_placed && env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
     // a CLI that lives in its box has nothing to begin before it
     let local = harness_of(env, seen) != Harness::Env;
     let places = seen.places.get(env.name());

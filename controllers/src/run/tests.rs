@@ -242,7 +242,7 @@ fn the_way_of_a_run() {
     says("its runner was told so", &told, &awaits(&none));
     let gone = Observed { owned: BTreeMap::new(), ..awaits(&up) };
     says("its box was deleted meanwhile", &early, &gone);
-    outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, reach: None }, &files, at(4));
+    outcome::started(&mut up, &Started { id: "id".into(), name: "n".into(), pid: 12, node: None, reach: None }, &files, at(4));
     outcome::probed(&mut up, &Ok(()), at(5));
     says("its environment is ready", &run, &with(seen(6, &run), &up));
     let mut opened = run.clone();

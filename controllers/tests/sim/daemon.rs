@@ -406,7 +406,7 @@ impl Driver for Liar {
                     state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
                     let made = &state.containers[&name].seen;
                     let BoxState::Running(pid) = made.state else { unreachable!() };
-                    Ok(Started { id: made.id.clone(), name, pid, reach: None })
+                    Ok(Started { id: made.id.clone(), name, pid, node: None, reach: None })
                 }
             }
         };
@@ -435,7 +435,7 @@ impl Driver for Liar {
     async fn ending(&self, target: &Target, _: &str) -> Result<Option<Ending>, DriverError> {
         let daemon = self.reach(target).await?;
         let known =
-            Ending { code: Some(137), oom: self.dice.one_in(3), stopped: self.dice.one_in(3), killed: true, removed: false };
+            Ending { code: Some(137), oom: self.dice.one_in(3), stopped: self.dice.one_in(3), killed: true, ..Ending::default() };
         let remembers = self.dice.one_in(2);
         self.back(&daemon, target, remembers.then_some(known)).await
     }

@@ -6,6 +6,12 @@ use hmz_api::kinds::RuntimeSpec;
 /// Each thing that is saved and lacking, as a clause about the daemon: `it is to hand out 8 CPUs and has 4`.
 pub fn lacking(spec: &RuntimeSpec, facts: &Facts) -> Vec<String> {
     let mut short = Vec::new();
+    if facts.nodes.as_ref().is_some_and(Vec::is_empty) {
+        short.push("none of its nodes may take a task".to_owned());
+    }
+    if let Some(kind) = spec.gpu_resource.as_ref().filter(|kind| !facts.generic.contains(kind)) {
+        short.push(format!("no node advertises {kind}"));
+    }
     if let Some(saved) = spec.cpus.filter(|saved| *saved > facts.cpus) {
         short.push(format!("it is to hand out {saved} CPUs and has {}", facts.cpus));
     }
@@ -66,5 +72,10 @@ mod tests {
         let enough = RuntimeSpec { cpus: Some(Cpus::whole(4)), gpus: text(&["0", "GPU-b"]), ..RuntimeSpec::default() };
         assert_eq!(lacking(&enough, &facts), [] as [&str; 0]);
         assert_eq!(lacking(&RuntimeSpec { runtime: None, ..spec }, &Facts { gpus: None, ..facts }).len(), 2);
+        let swarm = RuntimeSpec { gpu_resource: Some("GPU".into()), ..RuntimeSpec::default() };
+        let nodes = Facts { nodes: Some(Vec::new()), ..Facts::default() };
+        assert_eq!(lacking(&swarm, &nodes), ["none of its nodes may take a task", "no node advertises GPU"]);
+        let nodes = Facts { nodes: Some(text(&["a"])), generic: text(&["GPU"]), ..Facts::default() };
+        assert_eq!(lacking(&swarm, &nodes), [] as [&str; 0]);
     }
 }

@@ -3,29 +3,29 @@
 //! Nothing is remembered between calls but which API version an endpoint speaks, what machine it is on, and what was heard of
 //! how boxes ended: the truth is what the daemon lists.
 
-mod account;
-mod admission;
-mod api;
-mod arguments;
+pub(crate) mod account;
+pub(crate) mod admission;
+pub(crate) mod api;
+pub(crate) mod arguments;
 mod attached;
-mod capacity;
+pub(crate) mod capacity;
 mod carry;
-mod container;
+pub(crate) mod container;
 mod context;
 mod credentials;
 mod empty_image;
 mod ending;
 mod endpoint;
 mod gpus;
-mod holder;
+pub(crate) mod holder;
 mod image;
-mod labels;
-mod life;
-mod names;
-mod programs;
+pub(crate) mod labels;
+pub(crate) mod life;
+pub(crate) mod names;
+pub(crate) mod programs;
 mod road;
-mod session;
-mod site;
+pub(crate) mod session;
+pub(crate) mod site;
 mod tls;
 mod tunnel;
 mod watch;
@@ -143,13 +143,14 @@ impl DockerDriver {
         Ok(made)
     }
 
-    async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
+    /// The daemon of a target.
+    pub(crate) async fn session<'a>(&'a self, target: &'a Target) -> Result<Session<'a>, DriverError> {
         self.session_at(target, false).await
     }
 
     /// As [`Self::session`]; `anew`: the daemon is asked again what it speaks, and TLS material is read again. One that
     /// answers as it did keeps what is known of it.
-    async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
+    pub(crate) async fn session_at<'a>(&'a self, target: &'a Target, anew: bool) -> Result<Session<'a>, DriverError> {
         let at = target.runtime.at();
         let (way, address) = way::resolve(target, &self.who).await?;
         let known = self.spoken().get(&way).cloned();

@@ -49,6 +49,13 @@ pub trait Driver: Send + Sync + 'static {
     /// Has the image on the daemon, pulling it when it is not there. Long; cancelled by dropping it.
     async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError>;
 
+    /// Finds the box the place it is started at, where that is a wait of its own; its hold is the box then. Long; cancelled by
+    /// dropping it, and [`Driver::start`] goes on from there. A failure leaves neither box nor hold.
+    async fn place(&self, target: &Target, spec: &BoxSpec, progress: ProgressSink) -> Result<(), DriverError> {
+        let _ = (target, spec, progress);
+        Ok(())
+    }
+
     /// Makes and starts the box, adopting one of the same key that is there, and removes its hold. A failed start leaves
     /// neither box nor hold.
     async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError>;

@@ -7,6 +7,7 @@ mod allowance;
 pub mod docker;
 mod driver;
 mod error;
+pub mod swarm;
 mod types;
 
 pub use allowance::lacking;

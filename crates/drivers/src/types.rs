@@ -123,6 +123,8 @@ pub struct Started {
     pub name: String,
     /// Its pid 1 as its daemon's machine sees it.
     pub pid: i32,
+    /// Of a swarm: the name of the node it is on.
+    pub node: Option<String>,
     /// How its guest is reached, when that is not by the socket in the directory it was given.
     pub reach: Option<Reach>,
 }
@@ -164,6 +166,8 @@ pub struct Ending {
     pub killed: bool,
     /// Whether one that was killed is gone, or was soon after.
     pub removed: bool,
+    /// Why, where its backend says more than all that, in one sentence.
+    pub why: Option<String>,
 }
 
 /// Whether a box runs.
@@ -227,6 +231,10 @@ pub struct Facts {
     pub endpoint: String,
     /// Its clock.
     pub now: Option<Timestamp>,
+    /// Of a swarm: the names of the nodes that may take its tasks. `None` of anything else.
+    pub nodes: Option<Vec<String>>,
+    /// Of a swarm: the kinds of generic resources they advertise.
+    pub generic: Vec<String>,
 }
 
 /// What a removal did.

@@ -31,7 +31,7 @@ async fn ends(lease: Option<Duration>, end: impl FnOnce(&Corner, &str)) -> Endin
 
 #[tokio::test]
 async fn who_ended_a_box_is_told() {
-    let by = |code, stopped, killed, removed| Ending { code: Some(code), oom: false, stopped, killed, removed };
+    let by = |code, stopped, killed, removed| Ending { code: Some(code), oom: false, stopped, killed, removed, why: None };
     for lease in [None, Some(Duration::from_secs(600))] {
         // the first process of a test does not heed being asked
         assert_eq!(ends(lease, |_, id| drop(docker(&["stop", "-t", "1", id]))).await, by(137, true, true, false));

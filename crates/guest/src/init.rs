@@ -112,6 +112,18 @@ pub(crate) struct Keyhole {
     pub(crate) closed: bool,
 }
 
+/// Becomes a user for good: a process that is another one's, or has another's rights, cannot serve as his.
+pub(crate) fn become_user(uid: u32, gid: u32) -> Result<(), InitError> {
+    let (uid, gid) = (nix::unistd::Uid::from_raw(uid), nix::unistd::Gid::from_raw(gid));
+    if nix::unistd::geteuid() == uid && nix::unistd::getegid() == gid {
+        return Ok(());
+    }
+    nix::unistd::setgroups(&[gid])?;
+    nix::unistd::setresgid(gid, gid, gid)?;
+    nix::unistd::setresuid(uid, uid, uid)?;
+    Ok(())
+}
+
 /// Makes this process one whose memory nobody reads, whose orphans come to it, and which no signal interrupts.
 pub(crate) fn prepare() -> Result<(), InitError> {
     nix::sys::prctl::set_dumpable(false)?;

@@ -28,6 +28,7 @@ struct Arguments {
     socket: PathBuf,
     lease: Option<Duration>,
     channel: bool,
+    user: Option<(u32, u32)>,
 }
 
 /// What is to be done.
@@ -48,6 +49,8 @@ enum UsageError {
     NoValue(&'static str),
     #[error("--lease is a whole number of seconds")]
     Lease,
+    #[error("--user is UID:GID")]
+    User,
     #[error("file takes make DIR, show FILE, prove FILE HERE THERE, remove FILE or clear DIR…")]
     File,
     #[error("unknown argument {0:?}")]
@@ -61,7 +64,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
         return file::Asked::of(&words).map(Task::File).ok_or(UsageError::File);
     }
     let word = args.next_if(|arg| arg == "connect" || arg == "serve");
-    let (mut socket, mut lease, mut channel) = (None, None, false);
+    let (mut socket, mut lease, mut channel, mut user) = (None, None, false, None);
     while let Some(arg) = args.next() {
         if word.as_ref().is_some_and(|word| word == "serve" || arg != "--socket") {
             return Err(UsageError::Unknown(arg));
@@ -74,6 +77,10 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
             let value = args.next().ok_or(UsageError::NoValue("--lease"))?;
             let seconds: u32 = value.to_str().and_then(|v| v.parse().ok()).ok_or(UsageError::Lease)?;
             lease = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        } else if arg == "--user" {
+            let value = args.next().ok_or(UsageError::NoValue("--user"))?;
+            let ids = value.to_str().and_then(|v| v.split_once(':')).and_then(|(u, g)| Some((u.parse().ok()?, g.parse().ok()?)));
+            user = Some(ids.ok_or(UsageError::User)?);
         } else {
             return Err(UsageError::Unknown(arg));
         }
@@ -82,12 +89,12 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
         return Ok(Task::Serve);
     }
     let socket = socket.ok_or(UsageError::NoSocket)?;
-    Ok(if word.is_some() { Task::Connect(socket) } else { Task::First(Arguments { socket, lease, channel }) })
+    Ok(if word.is_some() { Task::Connect(socket) } else { Task::First(Arguments { socket, lease, channel, user }) })
 }
 
-/// The guest: `--socket PATH [--lease SECONDS] [--channel]` as a box's first process, without a lease or with one of 0 until
-/// it is told to end; `connect --socket PATH` as the relay to it; `serve` where there is none;
-/// `file …` for what a session asks of the box's files. To be called with the arguments
+/// The guest: `--socket PATH [--lease SECONDS] [--channel] [--user UID:GID]` as a box's first process, without a lease or with one
+/// of 0 until it is told to end, and as that user, who it need not be yet; `connect --socket PATH` as the relay to it; `serve`
+/// where there is none; `file …` for what a session asks of the box's files. To be called with the arguments
 /// after the word `guest`, while the process has one thread.
 ///
 /// It forks a process a connection, and returns in those too. Returns 0 when the lease is over or a signal from outside ended it, 2 for wrong arguments, and 1 when it could not
@@ -114,6 +121,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The first process, and the process of each connection.
 fn first(arguments: &Arguments) -> Result<ExitCode, init::InitError> {
+    if let Some((uid, gid)) = arguments.user {
+        init::become_user(uid, gid)?;
+    }
     // zero promises the first process that nothing of the session is left
     let good = match init::run(&arguments.socket, arguments.lease, arguments.channel)? {
         init::Role::First => true,
@@ -152,7 +162,7 @@ mod tests {
     #[test]
     fn arguments() {
         let socket = PathBuf::from("/s");
-        let first = |lease, channel| Ok(Task::First(Arguments { socket: socket.clone(), lease, channel }));
+        let first = |lease, channel| Ok(Task::First(Arguments { socket: socket.clone(), lease, channel, user: None }));
         assert_eq!(parsed(&["--socket", "/s"]), first(None, false));
         assert_eq!(parsed(&["--lease", "0", "--socket", "/s"]), first(None, false));
         assert_eq!(parsed(&["--socket", "/s", "--lease", "120", "--channel"]), first(Some(Duration::from_secs(120)), true));
@@ -162,6 +172,11 @@ mod tests {
         assert_eq!(parsed(&["connect"]), Err(UsageError::NoSocket));
         assert_eq!(parsed(&["--socket"]), Err(UsageError::NoValue("--socket")));
         assert_eq!(parsed(&["--socket", "/s", "--lease", "-1"]), Err(UsageError::Lease));
+        let as_user = Arguments { socket: socket.clone(), lease: None, channel: false, user: Some((7, 8)) };
+        assert_eq!(parsed(&["--socket", "/s", "--user", "7:8"]), Ok(Task::First(as_user)));
+        for wrong in ["", "7", "7:", "me:8", "-1:8"] {
+            assert_eq!(parsed(&["--socket", "/s", "--user", wrong]), Err(UsageError::User));
+        }
         assert_eq!(parsed(&["--accept-any"]), Err(UsageError::Unknown("--accept-any".into())));
         assert_eq!(parsed(&["connect", "--channel"]), Err(UsageError::Unknown("--channel".into())));
         assert_eq!(parsed(&["serve", "--socket"]), Err(UsageError::Unknown("--socket".into())));

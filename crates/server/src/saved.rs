@@ -16,6 +16,7 @@ use hmz_api::rest::{
 };
 use hmz_api::{Backend, Error, ErrorKind, RuntimeRef};
 use hmz_drivers::docker::{self, DockerDriver, Limits, SavedHosts};
+use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{Driver, DriverError, Facts, Target, lacking};
 use hmz_manifest::settings::edit::Edited;
 use hmz_manifest::settings::saved::{self, SshHost};
@@ -33,7 +34,7 @@ const CHECKING: Duration = Duration::from_secs(25);
 pub struct SavedRuntimes {
     file: SettingsFile,
     env: BTreeMap<String, String>,
-    docker: Arc<dyn Driver>,
+    docker: Arc<DockerDriver>,
     /// After the driver, whose ssh has its sockets there.
     _sockets: Arc<Sockets>,
 }
@@ -181,7 +182,7 @@ impl SavedRuntimes {
     pub async fn check(&self, runtime: &RuntimeRef, docker_endpoint: Option<&str>) -> Result<Option<Checked>, Error> {
         let spec = match runtime.name {
             Some(_) => self.spec(runtime).await?,
-            None => Some(RuntimeSpec::default()),
+            None => Some(RuntimeSpec::of(runtime.backend)),
         };
         let Some(spec) = spec else { return Ok(None) };
         Ok(Some(self.check_as(runtime, &spec, docker_endpoint).await))
@@ -193,7 +194,7 @@ impl SavedRuntimes {
     }
 
     async fn ask(&self, runtime: &RuntimeRef, spec: &RuntimeSpec, docker_endpoint: Option<&str>) -> Said {
-        if runtime.backend != Backend::Docker {
+        if !matches!(runtime.backend, Backend::Docker | Backend::Swarm) {
             return Err((CheckState::NotAsked, format!("asking {}s is not supported yet", runtime.backend.noun())));
         }
         let local_endpoint = match (&spec.endpoint, docker_endpoint) {
@@ -202,7 +203,13 @@ impl SavedRuntimes {
             _ => None,
         };
         let target = Target { runtime: runtime.clone(), spec: spec.clone(), local_endpoint };
-        match tokio::time::timeout(CHECKING, self.docker.probe(&target)).await {
+        let asked = async {
+            match runtime.backend {
+                Backend::Swarm => SwarmDriver::new(Arc::clone(&self.docker)).probe(&target).await,
+                _ => self.docker.probe(&target).await,
+            }
+        };
+        match tokio::time::timeout(CHECKING, asked).await {
             Ok(answer) => answer.map_err(|e| unasked(runtime, e)),
             Err(_) => Err((CheckState::NoAnswer, format!("it did not answer within {}s", CHECKING.as_secs()))),
         }
@@ -344,8 +351,8 @@ fn judged(runtime: RuntimeRef, spec: &RuntimeSpec, said: Said) -> Checked {
         Ok(facts) => {
             let lacks = lacking(spec, &facts);
             let state = if lacks.is_empty() { CheckState::Answers } else { CheckState::Lacks };
-            let Facts { version, cpus, memory, gpus, runtimes, .. } = facts;
-            let has = Some(DaemonHas { version, cpus, memory, gpus, runtimes });
+            let Facts { version, cpus, memory, gpus, runtimes, nodes, .. } = facts;
+            let has = Some(DaemonHas { version, cpus, memory, gpus, runtimes, nodes });
             Checked { runtime, state, why: String::new(), has, lacks }
         }
     }

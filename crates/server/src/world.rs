@@ -16,6 +16,7 @@ use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_controllers::{Carrier, InUse, RunnerState, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
+use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,9 @@ pub(crate) fn build(
     let instance = instance.to_owned();
     let hosts = Arc::new(Hosts(store.clone()));
     let who = identity(&instance, &config.env, paths.runtime.join("d"), hosts, Arc::clone(&clock));
-    let docker: Arc<dyn Driver> = Arc::new(DockerDriver::new(who));
+    let docker = Arc::new(DockerDriver::new(who));
+    let swarm: Arc<dyn Driver> = Arc::new(SwarmDriver::new(Arc::clone(&docker)));
+    let docker: Arc<dyn Driver> = docker;
     let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
@@ -47,7 +50,7 @@ pub(crate) fn build(
     let runners = Arc::new(runners);
     let world = World {
         store: store.clone(),
-        drivers: BTreeMap::from([(Backend::Docker, docker)]),
+        drivers: BTreeMap::from([(Backend::Docker, docker), (Backend::Swarm, swarm)]),
         clock: Arc::clone(&clock),
         seed: Uuid::new_v4().as_u64_pair().0,
         carrier: Carrier::new(crate::secret::secret(paths)?, &config.env),

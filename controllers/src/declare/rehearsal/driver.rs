@@ -118,7 +118,7 @@ impl Driver for Onlooker {
             program: None,
         };
         self.would().started.push((target.clone(), seen));
-        Ok(Started { id: name.clone(), name, pid: NO_PID, reach: None })
+        Ok(Started { id: name.clone(), name, pid: NO_PID, node: None, reach: None })
     }
 
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {

@@ -151,6 +151,9 @@ pub struct EnvironmentStatus {
     /// The container's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
+    /// Of a swarm: the name of the node its task is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The box's pid 1 as this machine sees it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,

@@ -50,7 +50,7 @@ pub struct RuntimeSpec {
     /// A directory with `ca.pem`, `cert.pem` and `key.pem`, for a `tcp://` endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_dir: Option<String>,
-    /// Where an agent's CLI runs; `env` by default.
+    /// Where an agent's CLI runs; `env` by default, and `local` on a swarm.
     #[serde(skip_serializing_if = "is_default")]
     pub harness: Harness,
     /// A container that runs already and is worked in; none is started then.
@@ -143,6 +143,12 @@ pub struct RuntimeSpec {
 }
 
 impl RuntimeSpec {
+    /// What is saved of a runtime of a backend that says nothing: on a swarm an agent's CLI runs here.
+    pub fn of(backend: Backend) -> Self {
+        let harness = if backend == Backend::Swarm { Harness::Local } else { Harness::default() };
+        Self { harness, ..Self::default() }
+    }
+
     /// The fields runtimes of a backend have, in the order they are written; none for backends that are not saved yet.
     pub const fn fields(backend: Backend) -> &'static [&'static str] {
         match backend {

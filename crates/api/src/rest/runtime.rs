@@ -96,6 +96,9 @@ pub struct DaemonHas {
     pub gpus: Option<Vec<String>>,
     /// OCI runtimes, its own choice first.
     pub runtimes: Vec<String>,
+    /// Of a swarm: the names of the nodes that may take its tasks, of which the amounts are the sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<String>>,
 }
 
 /// `POST /v1/settings/ssh-hosts`: hosts of ssh's configuration become runtimes.

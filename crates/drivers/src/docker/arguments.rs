@@ -39,7 +39,7 @@ pub fn put(body: &mut Value, words: &[String], ours: &[&Path]) -> Result<(), Str
 }
 
 /// Where a setting mounts something.
-fn targets(place: &str, value: &Value) -> Vec<String> {
+pub fn targets(place: &str, value: &Value) -> Vec<String> {
     match place {
         "/HostConfig/Mounts" => {
             let mounts = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -50,12 +50,13 @@ fn targets(place: &str, value: &Value) -> Vec<String> {
     }
 }
 
-fn overlap(a: &Path, b: &Path) -> bool {
+/// Whether one is in the other.
+pub fn overlap(a: &Path, b: &Path) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
 /// Sets a place, making the mappings on the way; what is there is `added` to when both are lists or mappings.
-fn set(body: &mut Value, place: &str, value: Value, added: bool) {
+pub fn set(body: &mut Value, place: &str, value: Value, added: bool) {
     let mut at = body;
     for part in place.split('/').skip(1) {
         if !at.is_object() {

@@ -139,7 +139,7 @@ async fn enter(session: &Session<'_>, spec: &BoxSpec, found: &Found, container: 
     }
     let argv = [program.as_str(), "guest", "serve"].map(str::to_owned).to_vec();
     let reach = life::reach(session, Exec { argv, user: runtime.exec_user.clone(), env }).await?;
-    Ok(Started { id: found.id.clone(), name: found.name.clone(), pid: found.pid, reach: Some(reach) })
+    Ok(Started { id: found.id.clone(), name: found.name.clone(), pid: found.pid, node: None, reach: Some(reach) })
 }
 
 /// The mark of an environment in that container.

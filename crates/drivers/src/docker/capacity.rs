@@ -32,6 +32,8 @@ pub struct Total {
     pub memory: Memory,
     /// Containers of this runtime's own; `None`: any number.
     pub containers: Option<u32>,
+    /// What they are called.
+    pub unit: &'static str,
     /// GPUs.
     pub gpus: Gpus,
 }
@@ -80,7 +82,7 @@ fn containers(at: &str, total: &Total, held: &[Held], wants: &[Want], short: &mu
         return;
     }
     *could_fit &= more <= may;
-    let mut text = format!("{at} runs {runs} of the {may} containers it may");
+    let mut text = format!("{at} runs {runs} of the {may} {} it may", total.unit);
     if runs < may {
         text.push_str(&format!(", and {} for {more}", roles(wants.iter())));
     }
@@ -229,7 +231,13 @@ mod tests {
     }
 
     fn total(cpus: u64, memory: u64, containers: Option<u32>) -> Total {
-        Total { cpus: Cpus::whole(cpus), memory: Memory::from_bytes(memory << 30), containers, gpus: Gpus::default() }
+        Total {
+            cpus: Cpus::whole(cpus),
+            memory: Memory::from_bytes(memory << 30),
+            containers,
+            unit: "containers",
+            gpus: Gpus::default(),
+        }
     }
 
     fn check(at: &str, total: &Total, held: &[Held], wants: &[Want]) -> Result<(), Shortage> {

@@ -22,7 +22,7 @@ const MIN_QUOTA: u64 = 1000;
 const PIDS: u32 = 4096;
 /// What root in a box keeps of its capabilities: what package installers and services that drop privileges need. Nothing
 /// that reaches the kernel's configuration, devices, raw packets, other processes' memory or file capabilities.
-const ROOT_KEEPS: [&str; 8] =
+pub const ROOT_KEEPS: [&str; 8] =
     ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID"];
 
 /// Where and as whom a box is made.

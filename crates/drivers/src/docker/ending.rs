@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_end_is_told_apart() {
-        let of = |code, oom, stopped, killed| Ending { code: Some(code), oom, stopped, killed, removed: false };
+        let of = |code, oom, stopped, killed| Ending { code: Some(code), oom, stopped, killed, ..Ending::default() };
         let none = json!({});
         assert_eq!(after(&[kill("15", 5), die("0", 5), event("stop", 5, none.clone())]), (of(0, false, true, false), true));
         assert_eq!(

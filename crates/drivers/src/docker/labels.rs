@@ -23,7 +23,7 @@ pub const ATTACHED: &str = "hmz.attached";
 /// The directories in it that are ours, a line each.
 pub const ATTACHED_DIRS: &str = "hmz.attached.dirs";
 /// Which process that is; see [`Holder`].
-const PROCESS: &str = "hmz.holder.process";
+pub const PROCESS: &str = "hmz.holder.process";
 
 /// Labels of a box or of its hold.
 pub fn write(

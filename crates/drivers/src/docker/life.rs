@@ -150,7 +150,7 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
         BoxState::Running(pid) if pid > 0 => {
             let reach =
                 if session.is_here().await? { None } else { Some(reach(session, Exec::of(hmz_wire::relay_argv())).await?) };
-            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, reach }))
+            Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, node: None, reach }))
         }
         _ => Ok(None),
     }

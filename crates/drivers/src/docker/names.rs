@@ -21,8 +21,8 @@ pub fn prefix(provider: &str, name_prefix: Option<&str>) -> String {
     name_prefix.map_or_else(|| format!("humanize-{}", part(provider)), part)
 }
 
-/// The name of a box: `<prefix>-<role>-<8 hex>`.
-pub fn of_box(prefix: &str, key: &BoxKey) -> String {
+/// What tells a box's name from every other's: 8 hexadecimal digits.
+pub fn tag(key: &BoxKey) -> String {
     let digest = Sha256::new()
         .chain_update(key.instance.as_bytes())
         .chain_update([0])
@@ -33,7 +33,12 @@ pub fn of_box(prefix: &str, key: &BoxKey) -> String {
     for byte in digest.iter().take(4) {
         let _ = write!(hex, "{byte:02x}");
     }
-    format!("{prefix}-{}-{hex}", part(&key.role))
+    hex
+}
+
+/// The name of a box: `<prefix>-<role>-<8 hex>`.
+pub fn of_box(prefix: &str, key: &BoxKey) -> String {
+    format!("{prefix}-{}-{}", part(&key.role), tag(key))
 }
 
 /// The name of the hold of a box; generations tell a hold from the one that replaces it.

@@ -59,7 +59,7 @@ impl Machine {
         let rootless = has("rootless");
         let (version, now) = (text("ServerVersion").to_owned(), text("SystemTime").parse().ok());
         let (gpus, gpu_names) = (gpus::listed(info), gpus::names(info));
-        let facts = Facts { version, cpus, memory, rootless, runtimes, gpus, gpu_names, endpoint, now };
+        let facts = Facts { version, cpus, memory, rootless, runtimes, gpus, gpu_names, endpoint, now, ..Facts::default() };
         Self {
             facts,
             rootless,
@@ -196,7 +196,7 @@ impl Session<'_> {
         let containers = spec.max_containers.filter(|n| *n > 0);
         let saved = Gpus { ids: spec.gpus.clone(), silent: Vec::new(), memory: spec.gpu_memory };
         if let (Some(cpus), Some(memory), false) = (spec.cpus, spec.memory, with_gpus && spec.gpus.is_empty()) {
-            return Ok(Total { cpus, memory, containers, gpus: saved });
+            return Ok(Total { cpus, memory, containers, unit: "containers", gpus: saved });
         }
         let Facts { cpus, memory, gpus, .. } = self.machine().await?.facts;
         let ids = if saved.ids.is_empty() { gpus.unwrap_or_default() } else { saved.ids.clone() };
@@ -204,6 +204,7 @@ impl Session<'_> {
             cpus: spec.cpus.unwrap_or(cpus),
             memory: spec.memory.unwrap_or(memory),
             containers,
+            unit: "containers",
             gpus: Gpus { ids, ..saved },
         })
     }

@@ -152,19 +152,28 @@ pub fn is_missing(words: &str) -> bool {
 
 /// Whose the directory is; `None` when a daemon that remaps users does not tell.
 async fn owner(session: &Session<'_>, spec: &BoxSpec, hold: &str) -> Result<Option<User>, DriverError> {
-    let found = session.api.get_bytes(&format!("/containers/{hold}/archive?path={}", encoded(WORK)), HEAD).await;
-    let (archive, _) = found.map_err(|fault| match fault {
-        Fault::Said(404, _) => no_directory(session, spec),
-        fault => session.fault(fault),
-    })?;
+    owner_at(session, hold, WORK).await?.ok_or_else(|| no_directory(session, spec))
+}
+
+/// Whose a directory in a container is: `None` when there is none, and of that when the daemon does not tell.
+///
+/// # Errors
+/// The daemon does not answer.
+pub async fn owner_at(session: &Session<'_>, container: &str, path: &str) -> Result<Option<Option<User>>, DriverError> {
+    let found = session.api.get_bytes(&format!("/containers/{container}/archive?path={}", encoded(path)), HEAD).await;
+    let archive = match found {
+        Ok((archive, _)) => archive,
+        Err(Fault::Said(404, _)) => return Ok(None),
+        Err(fault) => return Err(session.fault(fault)),
+    };
     let mut archive = tar::Archive::new(archive.as_slice());
-    let Some(Ok(first)) = archive.entries().ok().and_then(|mut all| all.next()) else { return Ok(None) };
+    let Some(Ok(first)) = archive.entries().ok().and_then(|mut all| all.next()) else { return Ok(Some(None)) };
     let header = first.header();
     if !header.entry_type().is_dir() {
-        return Err(no_directory(session, spec));
+        return Ok(None);
     }
     let id = |n: std::io::Result<u64>| n.ok().and_then(|n| u32::try_from(n).ok());
-    Ok(id(header.uid()).zip(id(header.gid())).map(|(uid, gid)| User { uid, gid }))
+    Ok(Some(id(header.uid()).zip(id(header.gid())).map(|(uid, gid)| User { uid, gid })))
 }
 
 async fn is_whole(session: &Session<'_>, hold: &str) -> Result<bool, DriverError> {

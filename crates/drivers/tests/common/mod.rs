@@ -98,6 +98,11 @@ impl Corner {
 pub struct Hosts(Vec<(String, RuntimeSpec)>);
 
 impl Hosts {
+    /// Some.
+    pub fn all(hosts: Vec<(String, RuntimeSpec)>) -> Self {
+        Self(hosts)
+    }
+
     /// One.
     pub fn of(name: &str, set: impl FnOnce(&mut RuntimeSpec)) -> Arc<Self> {
         let mut spec = RuntimeSpec::default();

@@ -104,15 +104,18 @@ pub(super) fn check(
 ) {
     let mut c = Check { node, name: name(runtime), faults };
     daemon(&mut c, spec, context);
-    // a service's arguments are another list, which comes with its driver
     if spec.container.is_none() {
-        boxes(&mut c, spec, runtime.is_none_or(|r| r.backend == hmz_api::Backend::Docker));
+        use hmz_api::Backend::{Docker, Swarm};
+        boxes(&mut c, spec, runtime.is_none_or(|r| matches!(r.backend, Docker | Swarm)));
     }
     execution(&mut c, spec);
     beside_container(&mut c, spec);
     shares(&mut c, spec);
     places(&mut c, runtime, spec, context);
     swarm(&mut c, spec);
+    if let Some(runtime) = runtime.filter(|_| node.at_path(&["harness"]).is_none()) {
+        spec.harness = RuntimeSpec::of(runtime.backend).harness;
+    }
     if runtime.is_some_and(|r| r.backend == hmz_api::Backend::Ssh) {
         ssh(&mut c, spec, context);
     }

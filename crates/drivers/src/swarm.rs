@@ -1,0 +1,88 @@
+//! A docker swarm: a box is a service of one task, which the swarm's scheduler puts on a node.
+//!
+//! The task reserves its share of its node and is limited to it. Nothing is remembered between calls but what is of any daemon that
+//! is spoken to: the truth is what the manager lists.
+
+mod admission;
+mod arguments;
+mod life;
+mod manager;
+mod names;
+mod nodes;
+mod place;
+mod reach;
+mod seen;
+mod service;
+mod task;
+mod watch;
+
+use crate::docker::DockerDriver;
+use crate::driver::{BoxEvents, Driver, ProgressSink};
+use crate::error::DriverError;
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use async_trait::async_trait;
+use manager::Manager;
+use std::sync::Arc;
+
+/// The driver for swarms. It speaks to managers and nodes as the driver for docker does to daemons.
+pub struct SwarmDriver {
+    docker: Arc<DockerDriver>,
+}
+
+impl SwarmDriver {
+    /// A driver that shares its connections with that one.
+    pub const fn new(docker: Arc<DockerDriver>) -> Self {
+        Self { docker }
+    }
+
+    async fn manager<'a>(&'a self, target: &'a Target) -> Result<Manager<'a>, DriverError> {
+        Manager::of(&self.docker, target).await
+    }
+}
+
+#[async_trait]
+impl Driver for SwarmDriver {
+    async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
+        let manager = Manager::anew(&self.docker, target).await?;
+        let nodes = manager.nodes().await?;
+        Ok(nodes::facts(manager.session.facts().await?, &nodes, &target.spec.constraints))
+    }
+
+    async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
+        admission::admit(&self.manager(target).await?, wants).await
+    }
+
+    async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
+        admission::renew(&self.manager(target).await?, keys).await
+    }
+
+    async fn ensure_image(&self, target: &Target, _image: &str, _progress: ProgressSink) -> Result<(), DriverError> {
+        // the node that takes the task pulls it, and which one that is the scheduler says
+        self.manager(target).await.map(drop)
+    }
+
+    async fn place(&self, target: &Target, spec: &BoxSpec, progress: ProgressSink) -> Result<(), DriverError> {
+        place::place(&self.manager(target).await?, spec, &progress).await.map(drop)
+    }
+
+    async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
+        let silent: ProgressSink = Arc::new(|_| {});
+        life::start(&self.manager(target).await?, &self.docker, spec, &silent).await
+    }
+
+    async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
+        life::list(&self.manager(target).await?).await
+    }
+
+    async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
+        life::remove(&self.manager(target).await?, key).await
+    }
+
+    async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
+        life::ending(&self.manager(target).await?, id).await
+    }
+
+    async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {
+        watch::events(&self.docker, target).await
+    }
+}

@@ -1,0 +1,150 @@
+//! Services as a swarm lists them. Labels are only believed together with the name: anybody can copy them.
+
+use super::names;
+use super::task::Task;
+use crate::docker::holder::Holder;
+use crate::docker::labels::{PROCESS, same};
+use crate::types::{BoxKey, BoxState, Purpose};
+use hmz_api::kinds::Share;
+use hmz_api::{Cpus, Memory, labels};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A service of ours, or of somebody who writes the same labels.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The version an update has to name.
+    pub version: u64,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// When it was changed last.
+    pub updated: Option<Timestamp>,
+    /// What it is for; [`Purpose::Foreign`] when its name is not the one its labels derive.
+    pub purpose: Purpose,
+    /// Which box, when it is ours.
+    pub key: Option<BoxKey>,
+    /// The run in its labels.
+    pub run: Option<Uuid>,
+    /// The runtime in its labels.
+    pub provider: String,
+    /// The host in its labels.
+    pub host: String,
+    /// The role in its labels.
+    pub role: String,
+    /// The share in its labels. Of GPUs there are as many as the label says, each by its kind.
+    pub share: Share,
+    /// The process that made it, of the lock.
+    pub holder: Option<Holder>,
+    /// Whether labels of ours are on it at all.
+    labelled_by_us: bool,
+    /// Its tasks.
+    pub tasks: Vec<Task>,
+}
+
+impl Service {
+    /// Reads an entry of `/services`; `None` when it has no id or name.
+    pub fn of(entry: &Value) -> Option<Self> {
+        let spec = entry.get("Spec")?;
+        let name = spec.get("Name")?.as_str()?;
+        let map = spec.get("Labels").unwrap_or(&Value::Null);
+        let text = |label: &str| map.get(label).and_then(Value::as_str).filter(|t| !t.is_empty());
+        let owned = |label: &str| text(label).unwrap_or_default().to_owned();
+        let at = |field: &str| entry.get(field).and_then(Value::as_str).and_then(|t| t.parse().ok());
+        let provider = owned(labels::PROVIDER);
+        let key = || {
+            Some(BoxKey {
+                instance: text(labels::INSTANCE)?.to_owned(),
+                uid: text(labels::ENV_UID)?.parse().ok()?,
+                incarnation: text(labels::INCARNATION)?.parse().ok()?,
+                role: text(labels::ROLE)?.to_owned(),
+            })
+        };
+        let key = key();
+        let prefix = names::prefix(&provider, text(labels::PREFIX));
+        let derived = key.as_ref().is_some_and(|k| name == names::of_box(&prefix, k));
+        let purpose = match text(labels::PURPOSE) {
+            Some("lock") if name == names::LOCK => Purpose::Lock,
+            Some("box") if derived => Purpose::Box,
+            Some("hold") if derived => Purpose::Hold,
+            _ => Purpose::Foreign,
+        };
+        Some(Self {
+            id: entry.get("ID")?.as_str()?.to_owned(),
+            name: name.to_owned(),
+            version: entry.pointer("/Version/Index").and_then(Value::as_u64).unwrap_or(0),
+            created: at("CreatedAt"),
+            updated: at("UpdatedAt"),
+            key: key.filter(|_| matches!(purpose, Purpose::Box | Purpose::Hold)),
+            run: text(labels::RUN).and_then(|t| t.parse().ok()),
+            host: owned(labels::HOST),
+            role: owned(labels::ROLE),
+            provider,
+            share: Share {
+                cpus: text(labels::CPUS).and_then(|t| t.parse::<Cpus>().ok()),
+                memory: text(labels::MEMORY).and_then(|t| t.parse().ok()).map(Memory::from_bytes),
+                gpus: text(labels::GPUS).map(gpus).unwrap_or_default(),
+            },
+            holder: text(PROCESS).and_then(|t| t.parse().ok()),
+            labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
+            purpose,
+            tasks: Vec::new(),
+        })
+    }
+
+    /// Whether it may have tasks: a hold and a lock are there to have none.
+    pub fn may_have_tasks(&self) -> bool {
+        matches!(self.purpose, Purpose::Box | Purpose::Foreign)
+    }
+
+    /// Whether it is the box or the hold of a key.
+    pub fn is_of(&self, key: &BoxKey) -> bool {
+        self.key.as_ref().is_some_and(|k| same(k, key))
+    }
+
+    /// How long ago it was changed, by the swarm's clock; zero when one of the two is not known.
+    pub fn age(&self, now: Option<Timestamp>) -> Duration {
+        match (now, self.updated.or(self.created)) {
+            (Some(now), Some(then)) => now.duration_since(then).try_into().unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How its box is.
+    pub fn state(&self) -> BoxState {
+        match self.tasks.as_slice() {
+            [] => BoxState::Created,
+            [task] => task.box_state(),
+            // one that was started anew is another box
+            _ => BoxState::Exited(crate::types::Exit { code: None, oom: false, at: None }),
+        }
+    }
+
+    /// Whether its share counts: a box that runs or is about to, a hold that has not aged out, and what runs of the other
+    /// implementation. A copy of our labels under another name holds nothing.
+    pub fn counts(&self, now: Option<Timestamp>, hold_age: Duration) -> bool {
+        let runs = || self.tasks.is_empty() || self.tasks.iter().any(|t| !t.is_over() && !t.is_given_up());
+        match self.purpose {
+            Purpose::Box => runs(),
+            Purpose::Hold => self.age(now) < hold_age,
+            Purpose::Lock => false,
+            Purpose::Foreign => !self.labelled_by_us && !self.provider.is_empty() && runs(),
+        }
+    }
+}
+
+/// `KIND=N` as the kind, N times.
+fn gpus(text: &str) -> Vec<String> {
+    let (kind, n) = text.split_once('=').unwrap_or((text, "1"));
+    std::iter::repeat_n(kind.to_owned(), n.parse().unwrap_or(1).min(1024)).collect()
+}
+
+/// The label of so many GPUs of a kind.
+pub fn gpu_label(gpus: &[String]) -> Option<String> {
+    gpus.first().map(|kind| format!("{kind}={}", gpus.len()))
+}

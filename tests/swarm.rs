@@ -1,0 +1,288 @@
+//! A docker swarm of three nodes: environments and runs on it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
+
+mod provider;
+mod support;
+
+use provider::Provider;
+use provider::script::{Step, Usage, bash, edit, read};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use support::home::TestHome;
+use support::project::Project;
+use support::{LIMIT, eventually};
+
+/// The swarm of the testbed, and a home with a runtime `c` on it.
+struct Swarm {
+    /// Held while the nodes are used; alone by who takes one away.
+    _turn: std::fs::File,
+    place: BTreeMap<String, String>,
+    home: TestHome,
+}
+
+impl Swarm {
+    /// With these settings of the runtime, two spaces before each line.
+    fn new(settings: &str) -> Self {
+        Self::with(rustix::fs::FlockOperation::LockShared, settings, TestHome::new())
+    }
+
+    fn with(turn: rustix::fs::FlockOperation, settings: &str, home: TestHome) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/swarm");
+        let out = Command::new(script).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        let place: BTreeMap<_, _> =
+            text.lines().filter_map(|l| l.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let lock = Path::new(&place["ssh_config"]).with_file_name("turn");
+        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(lock).unwrap();
+        rustix::fs::flock(&lock, turn).unwrap();
+        let swarm = Self { _turn: lock, place, home };
+        swarm.settings(settings);
+        swarm
+    }
+
+    fn settings(&self, settings: &str) {
+        let (manager, config) = (&self.place["manager"], &self.place["ssh_config"]);
+        let hosts: String = ["w1", "w2"].map(|n| format!("    {n}: {{alias: {n}, config: {config}}}\n")).concat();
+        let own: String = settings.lines().map(|line| format!("      {line}\n")).collect();
+        self.home.settings(&format!(
+            "runtimes:\n  ssh:\n{hosts}  swarm:\n    c:\n      endpoint: unix://{manager}\n      image: busybox:latest\n      nodes: \
+             {{w1: w1, w2: w2}}\n{own}"
+        ));
+    }
+
+    fn docker(&self, args: &[&str]) -> String {
+        let host = format!("unix://{}", self.place["manager"]);
+        let out = Command::new("docker").args(["-H", &host]).args(args).output().unwrap();
+        assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// The ids of this home's services.
+    fn services(&self) -> Vec<String> {
+        let Some(label) = self.home.label() else { return Vec::new() };
+        self.docker(&["service", "ls", "-q", "--filter", &format!("label={label}")]).lines().map(str::to_owned).collect()
+    }
+
+    fn nothing_is_left(&self) {
+        eventually("no service of this home is left", LIMIT, || self.services().is_empty().then_some(()));
+    }
+
+    /// Writes the manifest of an environment.
+    fn environment(&self, name: &str, project: &Project, more: &str) -> String {
+        let file = self.home.root().join(format!("{name}.yaml"));
+        let workdir = project.path();
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: 'swarm:c', workdir: {workdir}{more}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    }
+
+    fn sh(&self, env: &str, command: &str) -> String {
+        self.home.hmz(["sh", env, "--", "sh", "-c", command]).run().ok().out()
+    }
+}
+
+impl Drop for Swarm {
+    fn drop(&mut self) {
+        let host = format!("unix://{}", self.place["manager"]);
+        for id in self.services() {
+            let _ = Command::new("docker").args(["-H", &host, "service", "rm", &id]).output();
+        }
+    }
+}
+
+/// Whose a directory of the project becomes.
+fn give(project: &Project, uid: u32, gid: u32) {
+    std::os::unix::fs::chown(project.dir(), Some(uid), Some(gid)).unwrap();
+}
+
+#[test]
+fn an_environment_lives_on_a_worker_until_it_is_deleted() {
+    let swarm = Swarm::new("constraints: [node.hostname==w1]");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    give(&project, 2345, 3456);
+    let file = swarm.environment("box", &project, ", cpus: 0.25, memory: 64M");
+    let _ = home.hmz(["apply", "-f", &file]).run().ok();
+    let _ = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().ok();
+    let got = home.hmz(["get", "envs"]).run().ok();
+    assert!(
+        got.out().lines().nth(1).is_some_and(|l| l.starts_with("box ") && l.contains("swarm:c") && l.contains("True")),
+        "{got}"
+    );
+    let described = home.hmz(["describe", "env/box"]).run().ok();
+    assert!(described.out().contains("Node") && described.out().contains("w1"), "{described}");
+    // its commands run there, as whose the directory is, and what they write is here
+    assert_eq!(
+        swarm.sh("env/box", "id -u; id -g; pwd; echo $$ >pid; echo done"),
+        format!("2345\n3456\n{}\ndone\n", project.path())
+    );
+    let found = std::fs::metadata(project.file("pid")).unwrap();
+    assert_eq!((found.uid(), found.gid()), (2345, 3456));
+    assert_eq!(swarm.services().len(), 1);
+    let runtimes = home.hmz(["describe", "runtime/swarm:c"]).run().ok();
+    assert!(runtimes.out().contains("humanize-c-box-"), "{runtimes}");
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    assert_eq!(swarm.services(), Vec::<String>::new());
+}
+
+const ANSWER: &str = "Fixed: the add() function now returns a + b.";
+
+/// A run of an agent whose CLI is here and whose commands land on the worker `w1`, in a directory both have.
+fn the_main_job(swarm: &Swarm, place: &str) {
+    let provider = Provider::start().script(
+        "main",
+        [
+            Step::call(bash("hostname && uname -s")).saying("Looking around."),
+            Step::call(read("calc.py")),
+            Step::call(edit("calc.py", "return a - b", "return a + b")),
+            Step::call(bash("mkdir -p sub && cd sub && id -u > owner.txt")),
+            Step::call(bash("pwd && cat owner.txt && cat ../calc.py")),
+            Step::say(ANSWER).using(Usage { input: 22, output: 2350, cache_read: 0, cache_write: 0 }),
+        ],
+    );
+    let project = swarm.home.project("p");
+    let task = "Print this machine's hostname and OS, then fix add() in calc.py. [[script:main]]";
+    let mut words = vec!["exec".to_owned(), "-f".into(), "boxed".into(), "-a".into(), "coder=claude/scripted-1:low".into()];
+    words.extend(["-e".into(), format!("box={place}{}", project.path()), "-p".into(), "budget.duration=10m".into(), task.into()]);
+    let mut running = swarm.home.hmz(&words);
+    for (name, value) in support::agent::variables(&provider.url()) {
+        running = running.env(name, value);
+    }
+    let finished = running.env("PATH", support::agent::path()).run().ok();
+    assert_eq!(finished.out(), format!("{ANSWER}\n"), "{finished}");
+    let results = provider.results("main");
+    let tools: Vec<&str> = results.iter().map(|result| result.tool.as_str()).collect();
+    assert_eq!(tools, ["Bash", "Read", "Edit", "Bash", "Bash"], "{results:#?}");
+    assert!(results.iter().all(|result| !result.is_error), "{results:#?}");
+    let (name, system) = results[0].text.split_once('\n').unwrap();
+    assert!(name.len() == 12 && name.bytes().all(|b| b.is_ascii_hexdigit()) && system == "Linux", "{name} {system}");
+    let inner = format!("{}/sub\n0\ndef add(a, b):\n    return a + b", project.path());
+    assert_eq!(results[4].text, inner);
+    assert!(finished.err().contains("coder's harness runs here"), "{finished}");
+    project.assert_fixed();
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn the_real_claude_works_here_and_its_commands_land_on_a_worker() {
+    let swarm = Swarm::new("constraints: [node.hostname==w1]");
+    the_main_job(&swarm, "swarm@c");
+}
+
+#[test]
+fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
+    let mut home = TestHome::new();
+    home.set("DOCKER_HOST", "unix:///nowhere.sock");
+    let mut swarm = Swarm::with(rustix::fs::FlockOperation::LockShared, "", home);
+    // the manager alone may take tasks: how its workers are reached nobody said
+    let at = format!("unix://{}", swarm.place["manager"]);
+    swarm.home.set("DOCKER_HOST", at);
+    let project = swarm.home.project("p");
+    let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments: {box: {image: 'busybox:latest'}}\n  steps:\n    - exec: {environment: box, command: 'hostname >said'}\n";
+    project.write(".hmz/flows/f.yaml", flow);
+    let place = format!("box=swarm{}", project.path());
+    let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir()).run();
+    let said = format!("{run}");
+    if run.code() == 0 {
+        assert_eq!(project.read("said").trim().len(), 12, "{said}");
+    } else {
+        // it landed on a worker, which this user's ssh does not know
+        assert!(said.contains("swarm: could not reach the node w"), "{said}");
+    }
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
+    let swarm = Swarm::new("constraints: [node.labels.zone==c]\ncpus: 100");
+    let project = swarm.home.project("p");
+    let flow = |cpus: &str| {
+        format!(
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  environments: {{box: {{cpus: {cpus}}}}}\n  steps:\n    - exec: {{environment: box, command: 'true'}}\n"
+        )
+    };
+    let exec = |cpus: &str, dir: &str| {
+        project.write(".hmz/flows/f.yaml", &flow(cpus));
+        let place = format!("box=swarm@c{dir}");
+        let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir());
+        let refused = run.run().expect_code(2);
+        swarm.nothing_is_left();
+        refused.err()
+    };
+    let said = exec("101", &project.path());
+    // what boxes of other homes hold counts too
+    assert!(said.contains(" of 100 CPUs free, and 'box' asks for 101"), "{said}");
+    let said = exec("64", &project.path());
+    assert!(said.contains("swarm@c: no node of the swarm has 64 CPUs: its 1 node that may take the task has "), "{said}");
+    assert!(said.contains("(no suitable node ("), "{said}");
+    let said = exec("1", "/srv/only-w1");
+    assert!(said.contains("swarm@c: no directory to give the task on the node it landed on: "), "{said}");
+}
+
+/// A daemon of ours dies at a point; the next one brings what was begun to its end, and nothing is left of it.
+fn converges(point: &str) {
+    let swarm = Swarm::new("constraints: [node.hostname==mgr]");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let file = swarm.environment("box", &project, ", cpus: 0.1");
+    let mut daemon = home.hmz(["controller"]).env("HMZ_FAILPOINT", point).start();
+    daemon.wait_for("listening");
+    let _ = home.hmz(["apply", "-f", &file]).run().ok();
+    let again = |words: &[&str]| {
+        // the answer may go with the daemon
+        eventually(&format!("{point}: hmz {words:?}"), LIMIT, || (home.hmz(words).run().code() == 0).then_some(()));
+    };
+    again(&["wait", "--for=condition=Ready", "env/box"]);
+    assert_eq!(swarm.sh("env/box", "echo up"), "up\n", "{point}");
+    assert_eq!(swarm.services().len(), 1, "{point}");
+    let deleted = home.hmz(["delete", "env/box"]).run();
+    if deleted.code() != 0 {
+        let again = home.hmz(["delete", "env/box"]).run();
+        assert!(again.code() == 0 || again.err().contains("there is no"), "{point}: {deleted}{again}");
+    }
+    let dead = daemon.wait();
+    assert!(dead.code() == 134 && dead.err().contains(&format!("failpoint: {point}\n")), "{point}: {dead}");
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_dies_on_the_way_up_or_down_leaks_nothing() {
+    for point in ["lock", "hold", "admitted", "released", "created", "placed", "guest", "removed"] {
+        converges(&format!("swarm.{point}"));
+    }
+}
+
+#[test]
+fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
+    let swarm = Swarm::new("constraints: [node.hostname==mgr]");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let file = swarm.environment("box", &project, ", restart: always");
+    let _ = home.hmz(["apply", "-f", &file]).run().ok();
+    let _ = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().ok();
+    let first = swarm.services();
+    let id = swarm.sh("env/box", "hostname");
+    swarm.docker(&["service", "update", "-d", "-q", "--force", &first[0]]);
+    eventually("another box is ready", LIMIT, || {
+        let next = home.hmz(["sh", "env/box", "--", "hostname"]).run();
+        (next.code() == 0 && next.out() != id).then_some(())
+    });
+    assert_ne!(swarm.services(), first);
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn a_swarm_is_asked_what_it_has() {
+    let swarm = Swarm::new("gpu_resource: NVIDIA-GPU\ncpus: 100");
+    let checked = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().expect_code(1);
+    let checked = checked.says("swarm/c answers: swarm ").says("; 3 nodes: mgr, w1, w2; ").says(" all told\n");
+    let _ = checked.says("lacks configured resources: it is to hand out 100 CPUs and has ");
+    swarm.settings("gpu_resource: FPGA");
+    let _ = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().says("lacks configured resources: no node advertises FPGA");
+    swarm.settings("gpu_resource: NVIDIA-GPU");
+    let checked = swarm.home.hmz(["runtime", "check", "c"]).run().ok();
+    assert!(!checked.out().contains("lacks"), "{checked}");
+}
