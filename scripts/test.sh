@@ -40,6 +40,9 @@ export HMZ_TEST_DOCKER_HOST
 section 'daemons elsewhere'
 tests/testbed/far >/dev/null
 
+section 'other engines'
+tests/testbed/engines --version
+
 section 'agent CLI'
 HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE

@@ -78,7 +78,7 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "get", "envs", "-o", "j"]), ["json", "jsonpath="]);
     assert_eq!(offered(&["hmz", "explain", "r"]), ["run", "runtime"]);
     assert_eq!(offered(&["hmz", "explain", "run.spec.env"]), ["run.spec.environments"]);
-    assert_eq!(offered(&["hmz", "explain", "settings.runtimes.docker.x.max"]), ["settings.runtimes.docker.x.max_containers"]);
+    assert_eq!(offered(&["hmz", "explain", "settings.runtimes.docker.x.max_c"]), ["settings.runtimes.docker.x.max_containers"]);
     assert_eq!(offered(&["hmz", "diff", "-f", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "runtime", "a"]), ["add"]);
     assert_eq!(offered(&["hmz", "runtime", "check", "docker"]), ["docker/gpubox", "docker/here"]);

@@ -3,6 +3,8 @@
 
 #[path = "declare/find.rs"]
 mod find;
+#[path = "declare/gitops.rs"]
+mod gitops;
 #[path = "declare/merge.rs"]
 mod merge;
 #[path = "declare/pipes.rs"]

@@ -10,8 +10,8 @@ use support::document::{file, shell_blocks};
 const RUN: &[(&str, &str)] = &[
     ("README.md", "tests/readme.rs"),
     ("docs/capacity.md", "tests/fallback.rs"),
-    ("docs/declaring.md", "tests/declaring_page.rs"),
     ("docs/harness.md", "tests/in_box.rs"),
+    ("docs/declaring.md", "tests/declaring_page.rs"),
     ("docs/settings.md", "tests/settings_page.rs"),
     ("docs/runtimes.md", "tests/runtimes_page.rs"),
 ];

@@ -53,7 +53,7 @@ pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
         }
         wrong.iter().for_each(|report| show::note("edit", &report.headline()));
     };
-    let edit = Edit { whole: Some(edited), caller: edge::caller(), ..Edit::default() };
+    let edit = Edit { whole: Some(edited), base: Some(found), caller: edge::caller(), ..Edit::default() };
     match client.edit(kind, &name, &edit).await {
         Ok(applied) => {
             show::print(&format!("{shown} {}\n", if applied == Applied::Unchanged { "unchanged" } else { "edited" }));
@@ -63,13 +63,14 @@ pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
     }
 }
 
-/// What is declared of it, and the version it is of.
+/// What is declared of it.
 fn declared(found: &AnyResource) -> Result<String, Error> {
     let mut one = found.clone();
     let metadata = one.metadata_mut();
     metadata.annotations.retain(|key, _| !key.starts_with("hmz/"));
     metadata.uid = None;
     metadata.generation = 0;
+    metadata.resource_version = 0;
     metadata.creation_timestamp = None;
     metadata.finalizers.clear();
     match &mut one {

@@ -3,6 +3,7 @@
 # State is in ${HMZ_TESTBED_STATE}; by default /var/tmp/hmz-tests for root and a cache folder for anybody else:
 #   docker/      data, sockets and log of the daemon that `up` started, `dockerd` with its pid and start time
 #   far/         those of `far`: daemons that are as good as another machine's, their certificates and keys
+#   engines/     those of `engines`: the programs, data, socket and log of each
 #   cache/       root file systems of the images made here
 #   claude/      the agent CLI, and a node new enough to install it
 #   made-images  images made here and loaded into the daemon that answers
@@ -96,6 +97,19 @@ apt_install() { # PACKAGE...: no service starts by itself
   apt_get install -y --no-install-recommends "$@" || { apt_get update && apt_get install -y --no-install-recommends "$@"; } || ok=
   [ -z "$made" ] || rm -f /usr/sbin/policy-rc.d
   [ -n "$ok" ] || { tail -20 "$TB_STATE/log/apt.log" >&2; die "cannot install $*"; }
+}
+
+debian_mirror() { # the address this machine's own apt uses
+  local found=${HMZ_TESTBED_MIRROR:-} again
+  for again in '' 1; do
+    [ -z "$found" ] || break
+    [ -z "$again" ] || apt_get update || true
+    # (awk reads to the end: leaving early would break the pipe)
+    found=$(apt-get indextargets --format "\$(REPO_URI) \$(CODENAME)" 'Created-By: Packages' 2>/dev/null |
+      awk '!found && ($2 == "bookworm" || $2 == "trixie") { found = $1 } END { print found }')
+  done
+  [ -n "$found" ] || die "cannot tell this machine's Debian mirror; name it in HMZ_TESTBED_MIRROR"
+  printf '%s\n' "$found"
 }
 
 # ---- docker ----------------------------------------------------------------------------------------------------------

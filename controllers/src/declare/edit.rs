@@ -2,7 +2,7 @@
 //! are its own.
 
 use super::apply::Applier;
-use super::decide::{OURS, may_become};
+use super::decide::{OURS, may_become, spec};
 use hmz_api::kinds::{RuntimeSource, label};
 use hmz_api::rest::{Applied, Edit};
 use hmz_api::{AnyResource, Error, ErrorKind, Runtime};
@@ -44,8 +44,15 @@ fn edited(current: &AnyResource, edit: &Edit) -> Result<AnyResource, Error> {
         if (current.kind(), &old.name) != (whole.kind(), &new.name) {
             return Err(Error::usage("kind and name of a resource cannot be changed; apply a new one, and delete this one"));
         }
-        if new.resource_version != 0 && new.resource_version != old.resource_version {
-            return Err(Error::new(ErrorKind::Conflict, "it was changed by somebody else meanwhile"));
+        if let Some(base) = &edit.base {
+            let is_same = |a: &AnyResource, b: &AnyResource| -> Result<bool, Error> {
+                let (one, other) = (a.metadata(), b.metadata());
+                let marks = one.labels == other.labels && one.annotations == other.annotations;
+                Ok(marks && one.uid == other.uid && spec(a)? == spec(b)?)
+            };
+            if !is_same(base, current)? {
+                return Err(Error::new(ErrorKind::Conflict, "it was changed by somebody else meanwhile"));
+            }
         }
         next = may_become(current, whole)?;
         let ours = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {

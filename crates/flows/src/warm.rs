@@ -20,12 +20,11 @@ pub(crate) async fn warm(launch: &RunLaunch, players: &BTreeMap<String, Player>,
     let Step::Turn { agent, environment, .. } = launch.flow.steps.first()? else { return None };
     let place = launch.boxes.get(environment).filter(|place| matches!(place.link, Link::Awaited { .. }))?;
     let player = players.get(agent)?;
-    if *launch.harness(environment) != Harness::Local {
-        return None;
-    }
+    // one that lives in its box has nowhere to begin
+    let here = player.installed.clone().filter(|_| *launch.harness(environment) == Harness::Local)?;
     let start = SessionStart {
         launcher: Arc::clone(launcher),
-        seat: Seat::Here(player.installed.clone()?),
+        seat: Seat::Here(here),
         spec: player.spec.clone(),
         caller: launch.caller.clone(),
         place: place.clone(),

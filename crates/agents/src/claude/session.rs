@@ -193,13 +193,12 @@ impl Session for ClaudeSession {
 
     async fn warm(&mut self) -> Result<(), Error> {
         // one whose sign-in is to be renewed first is left to the turn, which does that
-        let due = self.keeper.as_ref().is_some_and(Keeper::is_due);
-        if due || matches!(self.start.seat, Seat::Boxed(_)) { Ok(()) } else { self.begin().await }
+        if self.keeper.as_ref().is_some_and(Keeper::is_due) { Ok(()) } else { self.begin().await }
     }
 
     fn suits(&self, programs: &[String]) -> bool {
-        let shell = |programs| shell_of(&self.start.place.environment, programs).ok();
-        shell(programs).is_some_and(|there| shell(&self.start.programs) == Some(there))
+        let shell = |programs: &[String]| shell_of(&self.start.place.environment, programs).ok();
+        shell(programs) == shell(&self.start.programs)
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {

@@ -17,9 +17,12 @@ pub struct Edit {
     /// Whether those that have another value already are changed too.
     #[serde(default)]
     pub overwrite: bool,
-    /// All of it, as somebody has edited it; what its `resourceVersion` says has to be stored still.
+    /// All of it, as somebody has edited it.
     #[serde(default)]
     pub whole: Option<AnyResource>,
+    /// What that was edited from: what it declares has to be declared still. What is observed may change meanwhile.
+    #[serde(default)]
+    pub base: Option<AnyResource>,
     /// Who asks.
     #[serde(default)]
     pub caller: CallerContext,

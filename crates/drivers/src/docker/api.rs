@@ -328,7 +328,18 @@ async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Fau
         .ok()
         .and_then(|v| v.get("message").and_then(Value::as_str).map(str::to_owned))
         .unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().chars().take(4096).collect());
-    Err(Fault::Said(status.as_u16(), if words.is_empty() { status.to_string() } else { words }))
+    Err(Fault::Said(meant(status.as_u16(), &words), if words.is_empty() { status.to_string() } else { words }))
+}
+
+/// The status docker would answer with: podman calls it trouble of its own when a name is taken, or when a container goes
+/// away while it is looked at.
+fn meant(status: u16, words: &str) -> u16 {
+    let says = |all: [&str; 2]| status == 500 && all.iter().any(|said| words.ends_with(said));
+    match status {
+        _ if says(["that name is already in use", "container already exists"]) => 409,
+        _ if says(["no such container", "container not known"]) => 404,
+        _ => status,
+    }
 }
 
 async fn whole(body: Incoming) -> Result<Vec<u8>, Fault> {
@@ -380,6 +391,21 @@ mod tests {
     fn the_daemons_clock_is_read() {
         assert_eq!(http_date("Mon, 30 Nov 2026 00:18:33 GMT"), "2026-11-30T00:18:33Z".parse().ok());
         assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn what_podman_says_in_words_is_understood() {
+        let taken = [
+            "creating container storage: the container name \"a\" is already in use by 12. You have to remove that container to be able \
+             to reuse that name: that name is already in use",
+            "container create: name \"a\" is in use: container already exists",
+        ];
+        let gone = [
+            "container 12 does not exist in database: no such container",
+            "getting container from store \"12\": container not known",
+        ];
+        assert_eq!((taken.map(|words| meant(500, words)), gone.map(|words| meant(500, words))), ([409; 2], [404; 2]));
+        assert_eq!([meant(500, "no space left on device"), meant(400, gone[0])], [500, 400]);
     }
 
     #[test]

@@ -103,10 +103,24 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
     let body =
         container::body(place, spec, &image_labels).map_err(|why| DriverError::Refused(format!("{}: {why}", session.at())))?;
     match session.api.post(&format!("/containers/create?name={}", encoded(name)), Some(&body)).await {
-        Ok(answer) => session.id_of(&answer.json).map(Some),
+        Ok(answer) => {
+            let id = session.id_of(&answer.json)?;
+            if spec.share.gpus.is_empty() || has_gpus(session, &id).await? {
+                return Ok(Some(id));
+            }
+            session.remove_id(&id).await?;
+            Err(image::could_not_start(&session.api, &spec.image, "it gives its containers no GPUs"))
+        }
         Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
     }
+}
+
+/// Whether the daemon has taken note of the GPUs it was asked for: podman passes over them without a word.
+async fn has_gpus(session: &Session<'_>, id: &str) -> Result<bool, DriverError> {
+    let raw = session.inspect_raw(id).await?;
+    let requests = raw.as_ref().and_then(|raw| raw.pointer("/HostConfig/DeviceRequests")).and_then(Value::as_array);
+    Ok(requests.is_some_and(|requests| !requests.is_empty()))
 }
 
 /// Sees that the programs that were asked for are there, before anything runs.

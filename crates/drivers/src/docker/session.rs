@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// ask them for their versions. Several pieces of one start need it, and every event of a container has the runtime looked at.
 const FRESH: Duration = Duration::from_secs(5);
 
+/// How often a listing is asked for at most, where containers go away while it is made.
+const LOOKS: usize = 50;
+
 /// What a daemon said of itself that no container changes.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -210,7 +213,16 @@ impl Session<'_> {
         let mut filter = vec![hmz_api::labels::UID.to_owned()];
         filter.extend_from_slice(also);
         let filters = encoded(&json!({"label": filter}).to_string());
-        let answer = self.api.get(&format!("/containers/json?all=1&filters={filters}")).await.map_err(|f| self.fault(f))?;
+        let path = format!("/containers/json?all=1&filters={filters}");
+        let mut tries = 0;
+        let answer = loop {
+            tries += 1;
+            match self.api.get(&path).await {
+                // podman lists nothing when one of them goes away meanwhile, and another look finds the others
+                Err(fault) if fault.status() == Some(404) && tries < LOOKS => {}
+                other => break other.map_err(|f| self.fault(f))?,
+            }
+        };
         let entries = answer.json.as_array().map(Vec::as_slice).unwrap_or_default();
         Ok((entries.iter().filter_map(Listed::of_entry).collect(), answer.now))
     }

@@ -1,0 +1,112 @@
+//! Engines of other versions, where they differ from the one that the other tests use.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see in functions beside them
+
+mod common;
+
+use common::{Corner, up, want};
+use hmz_api::kinds::{RuntimeSpec, Share};
+use hmz_drivers::{Admitted, Driver, DriverError, RemoveOutcome};
+use std::path::Path;
+use std::process::Command;
+
+/// The engines of the testbed, by name.
+const ENGINES: [&str; 3] = ["docker26", "docker28", "podman"];
+
+/// How many want the lock at once.
+const AT_ONCE: usize = 12;
+
+/// A corner on an engine of the testbed.
+struct There {
+    corner: Corner,
+    endpoint: String,
+}
+
+impl There {
+    fn on(name: &str, spec: RuntimeSpec) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/testbed/engines");
+        let out = Command::new(script).arg(name).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        let endpoint = format!("unix://{}", text.trim_end().strip_prefix(&format!("{name}=")).unwrap());
+        let mut corner = Corner::new(spec);
+        corner.target.spec.endpoint = endpoint.parse().unwrap();
+        corner.target.local_endpoint = None;
+        Self { corner, endpoint }
+    }
+
+    /// Ids of everything this corner has there.
+    fn left(&self) -> Vec<String> {
+        let label = format!("label=hmz.instance={}", self.corner.instance);
+        let words = ["-H", &self.endpoint, "ps", "-aq", "--no-trunc", "--filter", &label];
+        common::docker(&words).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for There {
+    fn drop(&mut self) {
+        for id in self.left() {
+            let _ = Command::new("docker").args(["-H", &self.endpoint, "rm", "-fv", &id]).output();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_taken_is_waited_for() {
+    for engine in ENGINES {
+        let there = There::on(engine, RuntimeSpec { max_containers: Some(1), ..Default::default() });
+        let c = &there.corner;
+        let drivers: Vec<_> = (0..AT_ONCE).map(|_| c.driver()).collect();
+        let keys: Vec<_> = (0..AT_ONCE).map(|n| c.key(&format!("box{n}"))).collect();
+        let asked = drivers.iter().zip(&keys).map(|(driver, key)| async { driver.admit(&c.target, &[want(key)]).await });
+        let answers = futures::future::join_all(asked).await;
+        let held = answers.iter().filter(|a| matches!(a, Ok(Admitted::Held(_)))).count();
+        let short = answers.iter().filter(|a| matches!(a, Ok(Admitted::Short(_)))).count();
+        assert_eq!((held, short), (1, AT_ONCE - 1), "{engine}: {answers:?}");
+        for key in &keys {
+            c.driver().remove(&c.target, key).await.unwrap();
+        }
+        assert!(there.left().is_empty(), "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_adopted_and_a_strangers_is_left_alone() {
+    for engine in ENGINES {
+        let there = There::on(engine, RuntimeSpec::default());
+        let (c, driver) = (&there.corner, there.corner.driver());
+        let spec = c.spec(&c.key("box"));
+        let mine = up(&driver, &c.target, &spec).await;
+        assert_eq!(driver.start(&c.target, &spec).await.unwrap().id, mine.id, "{engine}");
+        assert_eq!(driver.remove(&c.target, &spec.key).await.unwrap(), RemoveOutcome::Removed, "{engine}");
+        let label = format!("hmz.instance={}", c.instance);
+        let words = ["-H", &there.endpoint, "create", "--name", &mine.name, "--label", &label, common::IMAGE, "true"];
+        let theirs = common::docker(&words);
+        driver.admit(&c.target, &[want(&spec.key)]).await.unwrap();
+        let error = driver.start(&c.target, &spec).await.unwrap_err();
+        assert!(matches!(error, DriverError::Foreign(_)), "{engine}: {error}");
+        driver.remove(&c.target, &spec.key).await.unwrap();
+        assert_eq!(there.left(), [theirs], "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn gpus_that_an_engine_does_not_give_are_refused() {
+    for engine in ENGINES {
+        let spec = RuntimeSpec { gpus: vec!["GPU-none".into()], ..Default::default() };
+        let there = There::on(engine, spec);
+        let (c, driver) = (&there.corner, there.corner.driver());
+        let key = c.key("box");
+        let wanted = hmz_drivers::Want { gpus: Some(1), ..want(&key) };
+        assert!(matches!(driver.admit(&c.target, &[wanted]).await.unwrap(), Admitted::Held(_)), "{engine}");
+        let share = Share { gpus: vec!["GPU-none".into()], ..Share::default() };
+        let error = driver.start(&c.target, &hmz_drivers::BoxSpec { share, ..c.spec(&key) }).await.unwrap_err();
+        let DriverError::Refused(words) = &error else { panic!("{engine}: {error}") };
+        assert!(
+            words.starts_with(&format!("could not start a container of {} on {}: ", common::IMAGE, there.endpoint)),
+            "{words}"
+        );
+        driver.remove(&c.target, &key).await.unwrap();
+        assert!(there.left().is_empty(), "{engine}");
+    }
+}
