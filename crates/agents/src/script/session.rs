@@ -105,11 +105,11 @@ impl Session for ScriptSession {
     }
 
     async fn warm(&mut self) -> Result<(), Error> {
-        if self.process.is_none() {
-            self.process = Some(Process::start(&*self.start.launcher, &self.launch()).await?);
-            self.told = false;
+        match &self.start.seat {
+            // what it did not take it is told of by its turn
+            Seat::Here(_) if self.process.is_none() => self.begin(&CancellationToken::new()).await.map(drop),
+            Seat::Here(_) | Seat::Boxed(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn suits(&self, _: &[String]) -> bool {
@@ -117,8 +117,7 @@ impl Session for ScriptSession {
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
-        self.warm().await?;
-        let begun = self.begin(stop).await?;
+        let begun = if self.process.is_none() { self.begin(stop).await? } else { Some(Ok(())) };
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
         let taken = match (begun, &mut self.process) {
