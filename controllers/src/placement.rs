@@ -3,7 +3,7 @@
 
 use crate::core::ReconcileError;
 use crate::runtime::{self, unreadable};
-use crate::target::{known_endpoint, not_saved, target, unsupported};
+use crate::target::{known_endpoint, not_saved, target, undriven};
 use crate::world::World;
 use hmz_api::kinds::{PassedFor, PassedOver, Runtime, RuntimeSpec, Share};
 use hmz_api::launch::CallerContext;
@@ -146,7 +146,9 @@ pub(crate) async fn look(
         let original = places.first().map_or(workdir, |p| p.workdir.as_deref());
         let driven = world.drivers.contains_key(&reference.backend);
         let mut place = place(reference, saved, original, places.is_empty(), driven, caller);
-        if let (None, Some(dir)) = (&place.unusable, &place.workdir) {
+        // a path in a container that runs already is given nothing
+        let given = place.workdir.as_ref().filter(|_| place.spec.container.is_none());
+        if let (None, Some(dir)) = (&place.unusable, given) {
             place.unusable = world.files.refusal(dir, caller).await;
         }
         places.push(place);
@@ -169,7 +171,7 @@ fn place(
     let (first, second) = if is_named { (original, spec.workdir.as_deref()) } else { (spec.workdir.as_deref(), original) };
     let home = caller.env.get("HOME").map(String::as_str);
     let workdir = first.or(second).map(|dir| crate::run::plan::under(dir, home));
-    let unusable = unsupported(&reference, &spec, driven)
+    let unusable = undriven(&reference, driven)
         .or_else(|| saved.is_none().then(|| not_saved(&reference, None)))
         .or_else(|| saved.as_ref().and_then(unreadable))
         .or_else(|| match workdir.as_deref() {

@@ -59,17 +59,6 @@ pub fn undriven(runtime: &RuntimeRef, driven: bool) -> Option<String> {
     (!driven).then(|| format!("environments on {} are not supported yet; use docker", runtime.backend))
 }
 
-/// Why nothing can be started on a runtime like this yet, in words.
-pub fn unsupported(runtime: &RuntimeRef, spec: &RuntimeSpec, driven: bool) -> Option<String> {
-    if let Some(why) = undriven(runtime, driven) {
-        return Some(why);
-    }
-    if spec.container.is_some() {
-        return Some(format!("{}: a running container is not supported yet", runtime.at()));
-    }
-    None
-}
-
 /// What a person is told when a runtime of that name is not there. `role` is the environment role, when there is one.
 pub fn not_saved(runtime: &RuntimeRef, role: Option<&str>) -> String {
     let (backend, name) = (runtime.backend, runtime.name.as_deref().unwrap_or("local"));

@@ -59,7 +59,7 @@ fn link(environment: &Resource<Environment>, carrier: &Carrier) -> Option<Link> 
 mod tests {
     use super::*;
     use hmz_api::kinds::EnvironmentSpec;
-    use hmz_api::way::{Reach, Way};
+    use hmz_api::way::{Exec, Reach, Way};
 
     #[test]
     fn a_box_elsewhere_has_a_key_of_its_own_and_one_here_a_socket() {
@@ -75,7 +75,7 @@ mod tests {
         let here = address_of(&env, &carrier).unwrap();
         assert_eq!(here.link, Link::Direct { socket: "/r/g.sock".into(), pid: 7 });
         let way = Way::Tcp { host: "h".into(), port: 1, tls: None };
-        env.status.reach = Some(Reach { way, near: None, argv: vec!["/.hmz/hmz".into()] });
+        env.status.reach = Some(Reach { way, near: None, exec: Exec::of(vec!["/.hmz/hmz".into()]) });
         let key = |env: &Resource<Environment>, carrier: &Carrier| match address_of(env, carrier).unwrap().link {
             Link::Stream(link) => {
                 let Dial::Daemon { container, env, .. } = link.dial else { panic!("{:?}", link.dial) };

@@ -33,7 +33,8 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     };
     let ending = ending(world, env, runtime.as_ref(), &boxes).await;
     let unreadable = match (unreadable, &runtime) {
-        (None, Some(spec)) if !going && env.status.container_id.is_none() => match workdir(env, spec) {
+        (None, Some(spec)) if !going && env.status.container_id.is_none() && spec.container.is_none() => match workdir(env, spec)
+        {
             Ok(dir) => world.files.refusal(&dir, &caller.clone().unwrap_or_default()).await,
             Err(_) => None,
         },

@@ -6,7 +6,7 @@ use crate::ABANDON;
 use crate::core::Action;
 use crate::placement::{Place, Placed, may_change, survey, told};
 use crate::run::refusal;
-use crate::target::{Saved, known_endpoint, not_saved, target, unsupported};
+use crate::target::{Saved, known_endpoint, not_saved, target, undriven};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{
@@ -372,7 +372,7 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         outcome::set(env, SCHEDULED, False, "RuntimeMissing", &why, seen.now);
         return Step::Wait(Action::await_change());
     };
-    let refusal = seen.unreadable.clone().or_else(|| unsupported(&wanted, runtime, seen.driven));
+    let refusal = seen.unreadable.clone().or_else(|| undriven(&wanted, seen.driven));
     let workdir = match workdir(env, runtime) {
         Ok(dir) if refusal.is_none() => dir,
         found => {

@@ -150,7 +150,11 @@ pub async fn with_settings(world: &World, run: &Resource<Run>, error: Error) -> 
 async fn workdirs(world: &World, run: &Resource<Run>, runtimes: &Runtimes, caller: &CallerContext) -> Result<(), Error> {
     for (role, request) in &run.spec.environments {
         let place = request.place();
-        let saved = runtimes.get(&place.runtime).and_then(Option::as_ref).and_then(|r| r.spec.workdir.clone());
+        let runtime = runtimes.get(&place.runtime).and_then(Option::as_ref);
+        if runtime.is_some_and(|r| r.spec.container.is_some()) {
+            continue; // what that has it has already
+        }
+        let saved = runtime.and_then(|r| r.spec.workdir.clone());
         let Some(dir) = place.workdir.or(saved) else { continue };
         let dir = under(&dir, caller.env.get("HOME").map(String::as_str));
         if let Some(why) = world.files.refusal(&dir, caller).await {

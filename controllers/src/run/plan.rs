@@ -436,8 +436,11 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
 fn stays(env: &Resource<Environment>, seen: &Observed) -> bool {
     let here = env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
     // a CLI that lives in its box has nothing to begin before it
-    let harness = harness_of(env, seen) != Harness::Env;
-    here && harness && env.status.workdir.is_some() && seen.places.get(env.name()).is_none_or(|places| places.len() < 2)
+    let local = harness_of(env, seen) != Harness::Env;
+    let places = seen.places.get(env.name());
+    // one that runs already has its guest where its start says
+    let own = places.and_then(|places| places.first()).is_none_or(|place| place.spec.container.is_none());
+    here && local && own && env.status.workdir.is_some() && places.is_none_or(|places| places.len() < 2)
 }
 
 /// Where a box that is being started will be; its scratch is known when its files are made.

@@ -2,7 +2,7 @@
 
 use super::plan::Observed;
 use crate::environment::outcome;
-use crate::target::{Saved, not_saved, unsupported};
+use crate::target::{Saved, not_saved, undriven};
 use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::condition::COMPLETE;
@@ -150,7 +150,7 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     }
     let spec = saved.map(|r| r.spec.clone()).unwrap_or_default();
     // one that has others to fall back to is passed over for that
-    if let Some(why) = unsupported(&place.runtime, &spec, is_driven).filter(|_| spec.fallback.is_empty()) {
+    if let Some(why) = undriven(&place.runtime, is_driven).filter(|_| spec.fallback.is_empty()) {
         return refused(why);
     }
     if let Some(why) = saved.and_then(crate::runtime::unreadable) {

@@ -97,7 +97,7 @@ impl Link {
         match self {
             Self::Stream(link) => match &link.dial {
                 Dial::Engine { argv, .. } => argv.first().map(String::as_str),
-                Dial::Daemon { reach, .. } => reach.argv.first().map(String::as_str),
+                Dial::Daemon { reach, .. } => reach.exec.argv.first().map(String::as_str),
                 Dial::Program { .. } => None,
             },
             Self::Direct { .. } | Self::Awaited { .. } => None,

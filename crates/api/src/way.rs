@@ -55,6 +55,27 @@ pub struct Reach {
     /// A socket here that leads to it while whoever made that is there: the shorter way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<PathBuf>,
-    /// What is executed in the box; the guest's program comes first.
+    /// What is executed in the box.
+    pub exec: Exec,
+}
+
+/// What is executed in a container to reach its guest.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Exec {
+    /// The program and its arguments; the guest's own program comes first.
     pub argv: Vec<String>,
+    /// Whom it runs as, as `UID[:GID]`; absent: as whom the container runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Variables it gets besides, as `NAME=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+impl Exec {
+    /// As the container's own user, with its own variables.
+    pub fn of(argv: Vec<String>) -> Self {
+        Self { argv, ..Self::default() }
+    }
 }

@@ -7,6 +7,7 @@ mod account;
 mod admission;
 mod api;
 mod arguments;
+mod attached;
 mod capacity;
 mod carry;
 mod container;
@@ -189,7 +190,11 @@ impl Driver for DockerDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        admission::admit(&self.session(target).await?, wants).await
+        let session = self.session(target).await?;
+        match &target.spec.container {
+            Some(container) => attached::admit(&session, container, wants).await,
+            None => admission::admit(&session, wants).await,
+        }
     }
 
     async fn weigh(
@@ -199,14 +204,23 @@ impl Driver for DockerDriver {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
+        if let Some(container) = &target.spec.container {
+            return attached::admit(&self.session(target).await?, container, wants).await.map(Some);
+        }
         weigh::weigh(&self.session(target).await?, wants, promised, gone).await.map(Some)
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
+        if target.spec.container.is_some() {
+            return Ok(()); // nothing is held
+        }
         admission::renew(&self.session(target).await?, keys).await
     }
 
     async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError> {
+        if target.spec.container.is_some() {
+            return Ok(()); // it has its own
+        }
         image::ensure(&self.session(target).await?, image, &progress).await
     }
 

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Corner, up, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
+use hmz_drivers::docker::{DockerDriver, DockerIdentity};
 use hmz_drivers::{Admitted, Driver, DriverError, RemoveOutcome};
 use std::path::Path;
 use std::process::Command;
@@ -87,6 +88,19 @@ async fn what_is_there_already_is_adopted_and_a_strangers_is_left_alone() {
         assert!(matches!(error, DriverError::Foreign(_)), "{engine}: {error}");
         driver.remove(&c.target, &spec.key).await.unwrap();
         assert_eq!(there.left(), [theirs], "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn an_ordinary_user_has_a_name_and_not_the_file_it_is_in() {
+    for engine in ENGINES {
+        let there = There::on(engine, RuntimeSpec::default());
+        let c = &there.corner;
+        let who = DockerIdentity { uid: 54_321, gid: 54_322, user_name: "tester".into(), ..c.identity() };
+        let started = up(&DockerDriver::new(who), &c.target, &c.spec(&c.key("box"))).await;
+        let command = "whoami; id -gn; stat -c '%a %u %g' /etc/passwd /etc/group";
+        let told = common::docker(&["-H", &there.endpoint, "exec", &started.id, "sh", "-c", command]);
+        assert_eq!(told, "tester\ntester\n644 0 0\n644 0 0", "{engine}");
     }
 }
 

@@ -5,6 +5,8 @@
 //! - `show FILE`: writes an ordinary file to the standard output.
 //! - `prove FILE HERE THERE`: when `FILE` holds `HERE`, makes `FILE.there`, which holds `THERE`. Status 3: it does not, and
 //!   nothing was made.
+//! - `clear DIR…`: removes directories and all below them, following no link, and those above that are empty then; one that
+//!   is not there is removed.
 //! - `remove FILE`: removes it; one that is not there is removed.
 
 use rustix::fs::{Mode, OFlags};
@@ -28,6 +30,7 @@ pub(crate) enum Asked {
     Show(PathBuf),
     Prove { file: PathBuf, here: OsString, there: OsString },
     Remove(PathBuf),
+    Clear(Vec<PathBuf>),
 }
 
 impl Asked {
@@ -36,6 +39,7 @@ impl Asked {
         match words {
             [word, path] if word == "make" => Some(Self::Make(path.into())),
             [word, path] if word == "show" => Some(Self::Show(path.into())),
+            [word, dirs @ ..] if word == "clear" => Some(Self::Clear(dirs.iter().map(PathBuf::from).collect())),
             [word, path] if word == "remove" => Some(Self::Remove(path.into())),
             [word, path, here, there] if word == "prove" => {
                 Some(Self::Prove { file: path.into(), here: here.clone(), there: there.clone() })
@@ -57,6 +61,21 @@ pub(crate) fn answer(asked: &Asked) -> io::Result<ExitCode> {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         },
+        Asked::Clear(dirs) => {
+            for dir in dirs {
+                match std::fs::remove_dir_all(dir) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+                // what was made on the way to it, but nothing right below the root
+                let above = dir.ancestors().skip(1).take_while(|dir| dir.components().count() > 2);
+                for empty in above {
+                    if std::fs::remove_dir(empty).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
         Asked::Prove { file, here, there } => {
             match content(file) {
                 Ok(found) if found == here.as_encoded_bytes() => {}
@@ -122,6 +141,16 @@ mod tests {
         for file in [link, pipe] {
             assert!(answer(&Asked::Show(file)).is_err());
         }
+    }
+
+    #[test]
+    fn a_directory_goes_with_those_above_it_that_are_empty_then() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let deep = dir.path().join("a/b/c");
+        std::fs::create_dir_all(deep.join("more")).expect("directories");
+        std::fs::write(dir.path().join("a/stays"), "").expect("a file");
+        answer(&Asked::Clear(vec![deep.clone()])).and_then(|_| answer(&Asked::Clear(vec![deep]))).expect("it goes, and is gone");
+        assert!(!dir.path().join("a/b").exists() && dir.path().join("a/stays").exists());
     }
 
     #[test]

@@ -48,7 +48,7 @@ enum UsageError {
     NoValue(&'static str),
     #[error("--lease is a whole number of seconds")]
     Lease,
-    #[error("file takes make DIR, show FILE, prove FILE HERE THERE or remove FILE")]
+    #[error("file takes make DIR, show FILE, prove FILE HERE THERE, remove FILE or clear DIR…")]
     File,
     #[error("unknown argument {0:?}")]
     Unknown(OsString),

@@ -22,6 +22,8 @@ pub(super) struct ScriptSession {
     start: SessionStart,
     id: String,
     process: Option<Process>,
+    /// Whether it was told what to play.
+    told: bool,
     /// Turns asked so far.
     turns: usize,
 }
@@ -38,7 +40,7 @@ impl ScriptSession {
                 .map_err(|e| Error::failed(format!("{} cannot be made: {e}", dir.display())))?,
             Seat::Boxed(client) => make_directory(client, &start.place, &dir, false).await?,
         }
-        Ok(Self { agent, start, id, process: None, turns: 0 })
+        Ok(Self { agent, start, id, process: None, told: false, turns: 0 })
     }
 
     fn launch(&self) -> Launch {
@@ -50,7 +52,8 @@ impl ScriptSession {
         let installed = match &self.start.seat {
             Seat::Here(installed) => installed,
             Seat::Boxed(_) => {
-                let (program, env, write) = (GUEST_PROGRAM.to_owned(), own.into(), Vec::new());
+                let program = place.link.guest().unwrap_or(GUEST_PROGRAM).to_owned();
+                let (env, write) = (own.into(), Vec::new());
                 return Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write });
             }
         };
@@ -73,13 +76,12 @@ impl ScriptSession {
         })
     }
 
-    /// Starts the process and tells it what to play; `None` as [`Process::ask`] says it.
+    /// Tells a process that was started what to play; `None` as [`Process::ask`] says it.
     async fn begin(&mut self, stop: &CancellationToken) -> Result<Option<std::io::Result<()>>, Error> {
+        let Some(process) = self.process.as_mut().filter(|_| !self.told) else { return Ok(Some(Ok(()))) };
         let steps = steps::read(&steps_of(&self.start.spec, &self.start.caller))?;
-        let mut process = Process::start(&*self.start.launcher, &self.launch()).await?;
-        let taken = process.ask(&Ask::Begin { steps, before: self.turns }, stop).await;
-        self.process = Some(process);
-        Ok(taken)
+        self.told = true;
+        Ok(process.ask(&Ask::Begin { steps, before: self.turns }, stop).await)
     }
 
     async fn end_process(&mut self) {

@@ -47,7 +47,8 @@ async fn written(session: &Session<'_>, id: &str, User { uid, gid }: User) -> Re
     let own = if uid == session.who.uid { session.who.user_name.as_str() } else { SPARE };
     let passwd = passwd.with(own, uid, |name| format!("{name}:x:{uid}:{gid}::/tmp:/bin/sh"));
     let group = group.with(own, gid, |name| format!("{name}:x:{gid}:"));
-    let files: Vec<_> = [(PASSWD, passwd), (GROUP, group)].into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
+    let files = [(PASSWD, passwd), (GROUP, group)].into_iter().filter_map(|(name, file)| Some((name, file?.not_of(uid))));
+    let files: Vec<_> = files.collect();
     if files.is_empty() {
         return Ok(());
     }
@@ -97,6 +98,13 @@ impl Found {
         file.content.extend_from_slice(line.as_bytes());
         file.content.push(b'\n');
         Some(file)
+    }
+}
+
+impl File {
+    /// The same, root's where it was that user's. Podman says of every file that it is the box's user's; these are not to be.
+    fn not_of(self, user: u32) -> Self {
+        if self.uid == u64::from(user) { Self { uid: 0, gid: 0, ..self } } else { self }
     }
 }
 
@@ -249,5 +257,11 @@ mod tests {
             archive.into_inner().unwrap()
         };
         assert_eq!(found(&link, true), (Found::Kept, Found::Kept));
+    }
+
+    #[test]
+    fn the_files_are_not_the_boxs_users_own() {
+        let of = |uid, gid| File { uid, gid, ..file("") };
+        assert_eq!((of(5, 6).not_of(5), of(3, 5).not_of(5)), (of(0, 0), of(3, 5)));
     }
 }

@@ -229,7 +229,10 @@ pub async fn create_hold_with(
 }
 
 /// Creates a container that is never started, from the empty image, which is brought when it is missing.
-async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>, mounts: Value) -> Result<Answer, Fault> {
+///
+/// # Errors
+/// What the daemon said of it.
+pub async fn create_shell(session: &Session<'_>, name: &str, labels: Map<String, Value>, mounts: Value) -> Result<Answer, Fault> {
     let body = json!({
         "Image": format!("{}:{}", names::EMPTY_IMAGE, names::EMPTY_TAG),
         "Cmd": ["/never-started"],

@@ -23,7 +23,7 @@ pub fn carry() -> ExitCode {
 
 fn carried() -> Result<(), String> {
     let said = std::env::var(CARRIED).map_err(|_| "hmz carry is not for people".to_owned())?;
-    let Carried { way, container, argv } = serde_json::from_str(&said).map_err(|e| e.to_string())?;
+    let Carried { way, container, exec } = serde_json::from_str(&said).map_err(|e| e.to_string())?;
     let text = |e: std::io::Error| e.to_string();
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let made = |dir: PathBuf| tempfile::Builder::new().prefix("hmz-c").tempdir_in(dir);
@@ -38,7 +38,7 @@ fn carried() -> Result<(), String> {
     let road = runtime.block_on(async { Road::new(&way, dir.path()) })?;
     let socket = runtime.block_on(road.socket())?;
     // what is connected stays so, and a process that is killed later leaves no directory behind
-    let carried = hmz_wire::channel::carry(&socket, &container, &argv, PATIENCE, || drop(dir)).map_err(text);
+    let carried = hmz_wire::channel::carry(&socket, &container, &exec, PATIENCE, || drop(dir)).map_err(text);
     drop(road);
     runtime.shutdown_background();
     carried

@@ -18,6 +18,10 @@ use uuid::Uuid;
 
 /// Who is in the critical section: a random word, so that a holder knows its own lock.
 pub const HOLDER: &str = "hmz.holder";
+/// Of the mark of an environment in a container that is not ours: that container's id.
+pub const ATTACHED: &str = "hmz.attached";
+/// The directories in it that are ours, a line each.
+pub const ATTACHED_DIRS: &str = "hmz.attached.dirs";
 /// Which process that is; see [`Holder`].
 const PROCESS: &str = "hmz.holder.process";
 
@@ -104,6 +108,10 @@ pub struct Listed {
     pub generation: u64,
     /// The process that made it, of the lock.
     pub holder: Option<Holder>,
+    /// The container it stands for, when it is the mark of an environment in one that is not ours.
+    pub attached: Option<String>,
+    /// The directories in that one which are ours.
+    pub attached_dirs: Vec<String>,
     /// What is mounted as the guest's binary.
     pub program: Option<PathBuf>,
     /// Whether labels of ours are on it at all.
@@ -182,6 +190,8 @@ impl Listed {
             share,
             generation,
             holder: text(PROCESS).and_then(|t| t.parse().ok()),
+            attached: text(ATTACHED).map(str::to_owned),
+            attached_dirs: text(ATTACHED_DIRS).map(|t| t.lines().map(str::to_owned).collect()).unwrap_or_default(),
             program: None,
             labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
         }
@@ -204,6 +214,8 @@ impl Listed {
     /// other implementation. A copy of our labels under another name holds nothing.
     pub fn counts(&self, now: Option<Timestamp>, hold_age: Duration) -> bool {
         match self.purpose {
+            // it holds nothing of the daemon's
+            Purpose::Box if self.attached.is_some() => false,
             Purpose::Box => self.runs() || self.state == "created",
             Purpose::Hold => self.age(now) < hold_age,
             Purpose::Lock => false,

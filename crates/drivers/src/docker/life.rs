@@ -5,12 +5,12 @@ use super::labels::Listed;
 use super::session::Session;
 use super::site::{self, Site};
 use super::way::Way;
-use super::{account, admission, container, gpus, image, names, programs};
+use super::{account, admission, attached, container, gpus, image, names, programs};
 use crate::error::DriverError;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use hmz_api::failpoint;
-use hmz_api::way::Reach;
+use hmz_api::way::{Exec, Reach};
 use serde_json::Value;
 
 /// How often the name may turn out to be taken by something that is then gone.
@@ -23,6 +23,9 @@ const TOGETHER: usize = 8;
 /// # Errors
 /// It cannot be had as declared, its share is no longer held, a stranger has its name, or the daemon does not answer.
 pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, DriverError> {
+    if session.target.spec.container.is_some() {
+        return attached::start(session, spec).await;
+    }
     let mut adopted = false;
     match started(session, spec, &mut adopted).await {
         Ok(started) => {
@@ -124,7 +127,10 @@ async fn has_gpus(session: &Session<'_>, id: &str) -> Result<bool, DriverError> 
 }
 
 /// Sees that the programs that were asked for are there, before anything runs.
-async fn has_programs(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
+///
+/// # Errors
+/// One is not, or the daemon does not answer.
+pub async fn has_programs(session: &Session<'_>, spec: &BoxSpec, id: &str) -> Result<(), DriverError> {
     match programs::missing(session, id, &spec.programs).await? {
         None => Ok(()),
         Some(program) => Err(DriverError::NoProgram { program, image: spec.image.clone() }),
@@ -142,20 +148,24 @@ async fn running(session: &Session<'_>, id: &str, name: &str) -> Result<Option<S
     let Some(raw) = session.inspect_raw(id).await? else { return Ok(None) };
     match state(&raw) {
         BoxState::Running(pid) if pid > 0 => {
-            let reach = if session.is_here().await? { None } else { Some(reach(session, hmz_wire::relay_argv()).await?) };
+            let reach =
+                if session.is_here().await? { None } else { Some(reach(session, Exec::of(hmz_wire::relay_argv())).await?) };
             Ok(Some(Started { id: id.to_owned(), name: name.to_owned(), pid, reach }))
         }
         _ => Ok(None),
     }
 }
 
-/// How a box on the daemon is reached by an exec of `argv`.
-async fn reach(session: &Session<'_>, argv: Vec<String>) -> Result<Reach, DriverError> {
+/// How a box on the daemon is reached by an exec.
+///
+/// # Errors
+/// There is no way to the daemon.
+pub async fn reach(session: &Session<'_>, exec: Exec) -> Result<Reach, DriverError> {
     let near = match &session.way {
         Way::Unix(_) => None,
         _ => Some(session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?),
     };
-    Ok(Reach { way: session.way.clone(), near, argv })
+    Ok(Reach { way: session.way.clone(), near, exec })
 }
 
 fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> DriverError {
@@ -193,6 +203,7 @@ async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> 
     // the box before its holds, so that a share is not free while its box still runs
     let (boxes, holds): (Vec<_>, Vec<_>) = listed.iter().filter(|l| which(l)).partition(|l| l.purpose == Purpose::Box);
     for one in boxes.into_iter().chain(holds) {
+        attached::leave(session, one).await?;
         session.remove_id(&one.id).await?;
         n += 1;
     }
@@ -206,9 +217,10 @@ async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> 
 pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError> {
     let (listed, _) = session.listed(&[]).await?;
     let looked = futures::stream::iter(listed).map(|one| async move {
+        let id = one.attached.as_ref().unwrap_or(&one.id);
         let state = match one.state.as_str() {
-            "created" => BoxState::Created,
-            _ => match session.inspect_raw(&one.id).await? {
+            "created" if one.attached.is_none() => BoxState::Created,
+            _ => match session.inspect_raw(id).await? {
                 Some(raw) => state(&raw),
                 None => return Ok(None),
             },
@@ -233,7 +245,7 @@ pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError
 
 /// Reads the state of an inspected container. That the kernel killed it for memory is as the daemon has it: on cgroup v1
 /// some daemons hear of the end first and then never say so.
-fn state(raw: &Value) -> BoxState {
+pub fn state(raw: &Value) -> BoxState {
     let at = |name: &str| raw.pointer(&format!("/State/{name}"));
     if at("Running").and_then(Value::as_bool).unwrap_or(false) {
         let pid = at("Pid").and_then(Value::as_i64).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);

@@ -31,6 +31,8 @@ pub struct Machine {
     pub remapped: bool,
     /// Whether it labels what its containers may reach.
     pub selinux: bool,
+    /// Whether it is podman, in whose archives everything is the container's user's.
+    pub podman: bool,
     /// Whether it is this machine: its paths are the ones here, and its processes too.
     pub here: bool,
     /// All of it.
@@ -63,6 +65,7 @@ impl Machine {
             rootless,
             remapped: has("userns"),
             selinux: has("selinux"),
+            podman: info.get("BuildahVersion").is_some(),
             here,
             info: Arc::new(info.clone()),
             learned: Instant::now(),
@@ -287,4 +290,15 @@ fn machine(info: &Value) -> (Cpus, Memory) {
 /// Nothing is known of the daemon.
 pub fn unreachable(at: &str, api: &Api, why: &str) -> DriverError {
     DriverError::Unreachable { at: at.to_owned(), why: format!("could not ask {} what it has: {why}", api.address()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn podman_is_known_by_what_it_alone_says() {
+        let of = |info: Value| Machine::of(&info, "unix:///s".into(), true).podman;
+        assert!(of(json!({"ServerVersion": "4.3.1", "BuildahVersion": "1.28.2"})) && !of(json!({"ServerVersion": "28.5.2"})));
+    }
 }

@@ -81,7 +81,7 @@ pub async fn find(session: &Session<'_>, spec: &BoxSpec) -> Result<Site, DriverE
             .clone()
             .unwrap_or_else(|| format!("hmz-guest-{}-{}", &digest[..16], &Uuid::new_v4().simple().to_string()[..8]));
         let hold = looking_hold(session, spec, &name, &digest).await?;
-        let owner = owner(session, spec, &hold).await?;
+        let owner = owner(session, spec, &hold).await?.filter(|_| !machine.podman);
         if !is_whole(session, &hold).await? {
             if volume.take().is_some() {
                 continue; // somebody else brings it at this moment, or never did
@@ -91,9 +91,8 @@ pub async fn find(session: &Session<'_>, spec: &BoxSpec) -> Result<Site, DriverE
         }
         let user = said.or(owner).ok_or_else(|| {
             let (at, dir) = (session.at(), spec.workdir.display());
-            DriverError::Refused(format!(
-                "{at} remaps users, so that whose {dir} is cannot be told: say exec_user of the runtime"
-            ))
+            let why = if machine.podman { "is podman" } else { "remaps users" };
+            DriverError::Refused(format!("{at} {why}, so that whose {dir} is cannot be told: say exec_user of the runtime"))
         })?;
         return Ok(Site { user, workdir: spec.workdir.clone(), volume: Some(name) });
     }

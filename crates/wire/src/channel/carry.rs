@@ -2,7 +2,7 @@
 //! daemon by itself and starts a program for it: that program, once it has a socket that leads there.
 
 use super::engine::{self, Deframer};
-use hmz_api::way::Way;
+use hmz_api::way::{Exec, Way};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -23,16 +23,27 @@ pub struct Carried {
     /// The container's id.
     pub container: String,
     /// What is executed in it.
-    pub argv: Vec<String>,
+    pub exec: Exec,
 }
 
-/// Executes `argv` in a container and copies until that ends, or until this process's standard input does, which ends the
+/// Executes something in a container that reads nothing and ends by itself, and waits for that; what it complained.
+///
+/// # Errors
+/// When the daemon is not there, is silent for `patience`, or says no.
+pub fn run_in(socket: &Path, container: &str, what: &Exec, patience: Duration) -> io::Result<String> {
+    let mut stream = engine::exec(socket, container, what, patience)?;
+    let (mut deframer, mut buffer) = (Deframer::default(), vec![0; 4096]);
+    while deframer.read(&mut stream, &mut buffer)? > 0 {}
+    Ok(String::from_utf8_lossy(deframer.complaint()).trim().to_owned())
+}
+
+/// Executes something in a container and copies until that ends, or until this process's standard input does, which ends the
 /// process. `opened` is called when the stream is there. What the exec complained is said on the standard error.
 ///
 /// # Errors
 /// When the daemon is not there, is silent for `patience`, or says no.
-pub fn carry(socket: &Path, container: &str, argv: &[String], patience: Duration, opened: impl FnOnce()) -> io::Result<()> {
-    let mut stream = engine::exec(socket, container, argv, patience)?;
+pub fn carry(socket: &Path, container: &str, what: &Exec, patience: Duration, opened: impl FnOnce()) -> io::Result<()> {
+    let mut stream = engine::exec(socket, container, what, patience)?;
     opened();
     stream.set_read_timeout(None)?;
     // whoever holds our standard streams waits as long as it likes

@@ -3,7 +3,7 @@
 use super::carry::{CARRIED, Carried};
 use super::engine;
 use hmz_api::link::Dial;
-use hmz_api::way::Way;
+use hmz_api::way::{Exec, Way};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -46,14 +46,14 @@ impl Dialed {
                 Self::by(command, program, patience)
             }
             Dial::Engine { endpoint, container, argv } => {
-                Ok(Self::of(engine::exec(engine::socket(endpoint)?, container, argv, patience)?))
+                Ok(Self::of(engine::exec(engine::socket(endpoint)?, container, &Exec::of(argv.clone()), patience)?))
             }
             Dial::Daemon { reach, container, env } => {
                 if let Way::Unix(socket) = &reach.way {
-                    return Ok(Self::of(engine::exec(socket, container, &reach.argv, patience)?));
+                    return Ok(Self::of(engine::exec(socket, container, &reach.exec, patience)?));
                 }
                 if let Some(near) = &reach.near {
-                    match engine::exec(near, container, &reach.argv, patience) {
+                    match engine::exec(near, container, &reach.exec, patience) {
                         Ok(socket) => return Ok(Self::of(socket)),
                         // whoever made it is gone, and its way with it
                         Err(e) if is_nobody(&e) => {}
@@ -62,7 +62,7 @@ impl Dialed {
                 }
                 // whoever opens a link is a program that can carry one too
                 let mut command = Command::new("/proc/self/exe");
-                let carried = Carried { way: reach.way.clone(), container: container.clone(), argv: reach.argv.clone() };
+                let carried = Carried { way: reach.way.clone(), container: container.clone(), exec: reach.exec.clone() };
                 let carried = serde_json::to_string(&carried).map_err(io::Error::other)?;
                 command.arg0("hmz").arg("carry").env_clear().envs(env).env(CARRIED, carried);
                 Self::by(command, "hmz carry", patience)

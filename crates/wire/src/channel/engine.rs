@@ -1,5 +1,6 @@
 //! `docker exec -i` by the Engine API: two requests over the daemon's socket, of which the second becomes the stream.
 
+use hmz_api::way::Exec;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,16 +25,17 @@ pub(crate) fn socket(endpoint: &str) -> io::Result<&Path> {
     Ok(Path::new(path))
 }
 
-/// Executes `argv` in a container as its user; the stream to it.
+/// Executes something in a container; the stream to it.
 ///
 /// # Errors
 /// When the daemon is not there, is silent for `patience`, or says no.
-pub(crate) fn exec(path: &Path, container: &str, argv: &[String], patience: Duration) -> io::Result<UnixStream> {
+pub(crate) fn exec(path: &Path, container: &str, what: &Exec, patience: Duration) -> io::Result<UnixStream> {
     if container.is_empty() || !container.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
         return Err(wrong("the name of a container has letters, digits, dots, dashes and underscores"));
     }
     let body = serde_json::json!({
-        "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Tty": false, "Cmd": argv,
+        "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Tty": false, "Cmd": what.argv,
+        "User": what.user.as_deref().unwrap_or_default(), "Env": what.env,
     });
     let made = request(path, &format!("/containers/{container}/exec"), &body, false, patience)?.1;
     let made: serde_json::Value = serde_json::from_slice(&made).map_err(io::Error::other)?;
@@ -180,7 +182,9 @@ mod tests {
     fn a_daemon_that_is_none_is_told() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("s");
-        let ask = |container: &str| exec(&path, container, &[], Duration::from_secs(60)).expect_err("no daemon").to_string();
+        let ask = |container: &str| {
+            exec(&path, container, &Exec::default(), Duration::from_secs(60)).expect_err("no daemon").to_string()
+        };
         assert!(ask("c").contains("s: No such file"), "{}", ask("c"));
         assert!(ask("../x").contains("the name of a container"), "{}", ask("../x"));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");

@@ -1,0 +1,179 @@
+//! Environments in a container that runs already (`container:`): nothing of it is started, counted, limited or stopped.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
+
+mod support;
+
+use std::time::Duration;
+use support::docker::docker;
+use support::far::Far;
+use support::home::TestHome;
+use support::project::{BUGGY, Project};
+use support::{LIMIT, eventually};
+
+/// A container that is nobody's of hmz's, and a home with a runtime `held` that names it.
+struct Held {
+    home: TestHome,
+    name: String,
+    projects: [Project; 2],
+}
+
+impl Held {
+    fn new(more: &str) -> Self {
+        let home = TestHome::new();
+        let projects = [home.project("one"), home.project("two")];
+        let name = format!("hmz-test-{}", home.root().file_name().unwrap().to_str().unwrap());
+        let mounts = projects.each_ref().map(|p| format!("{0}:{0}", p.path()));
+        docker(&[
+            "run",
+            "-d",
+            "--name",
+            &name,
+            "--label",
+            "hmz-test=attached",
+            "-v",
+            &mounts[0],
+            "-v",
+            &mounts[1],
+            "busybox",
+            "sh",
+            "-c",
+            "trap 'exit 0' TERM; while :; do sleep 1; done",
+        ]);
+        home.settings(&format!(
+            "runtimes:\n  docker:\n    held: {{endpoint: local, harness: local, container: {name}{more}}}\n    gone: {{endpoint: \
+             local, harness: local, container: {name}-gone}}\n"
+        ));
+        Self { home, name, projects }
+    }
+
+    fn inside(&self, line: &str) -> String {
+        docker(&["exec", &self.name, "sh", "-c", line])
+    }
+
+    fn started(&self) -> String {
+        docker(&["inspect", "-f", "{{.State.StartedAt}} {{.RestartCount}} {{.HostConfig.Memory}}", &self.name])
+    }
+
+    /// Nothing of ours is in it or on its daemon.
+    #[track_caller]
+    fn assert_left(&self) {
+        self.home.assert_no_container_left(LIMIT);
+        assert_eq!(self.inside("ls -d /.hmz-* /tmp/hmz-*/*/* 2>/dev/null; true"), "", "it is left in the container");
+        assert_eq!(self.inside("ps -o comm | grep -c '^hmz' || true"), "0");
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        docker(&["rm", "-fv", &self.name]);
+    }
+}
+
+#[test]
+fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
+    let held = Held::new(", exec_user: '1234:2345', exec_env: [MARK=set], exec_wrapper: [/bin/env, WRAPPED=yes]");
+    let home = &held.home;
+    let before = held.started();
+    let manifest = home.home().join("box.yaml");
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /home, cpus: \
+                0.5, memory: 64M}\n";
+    std::fs::write(&manifest, text).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&manifest).run().ok();
+    let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run().ok();
+    let sh = |line: &str| home.hmz(["sh", "env/box", "--", "sh", "-c", line]).run();
+    let said = sh("pwd; id -u; id -g; echo $MARK $WRAPPED; hostname").ok().out();
+    let id = docker(&["inspect", "-f", "{{.Id}}", &held.name]);
+    assert_eq!(said, format!("/home\n1234\n2345\nset yes\n{}\n", &id[..12]));
+    let _ = sh("exit 9").expect_code(9);
+    // what stands for it on the daemon was never started
+    let marks = home.containers();
+    assert_eq!(docker(&["inspect", "-f", "{{.State.Status}}", &marks[0]]), "created");
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    held.assert_left();
+    assert_eq!(held.started(), before, "it was started anew, or limited");
+}
+
+/// What the script agent does.
+const STEPS: &str = "- run: hostname >host.txt\n- wait_for: go\n- edit: {path: calc.py, old: return a - b, new: return a + b}\n- run: cat \
+                     calc.py\n- say: Fixed.\n";
+
+#[test]
+fn two_runs_in_one_container_do_not_meet() {
+    let held = Held::new("");
+    let home = &held.home;
+    let running: Vec<_> = held
+        .projects
+        .iter()
+        .map(|project| {
+            project.write("steps.yaml", STEPS);
+            let agent = format!("coder=script/{}", project.file("steps.yaml").display());
+            home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &format!("box=docker@held{}", project.path()), "fix it"]).start()
+        })
+        .collect();
+    for project in &held.projects {
+        eventually("its first command", LIMIT, || project.file("host.txt").exists().then_some(()));
+    }
+    assert_eq!(held.inside("ls -d /.hmz-* | wc -l"), "2");
+    let [first, second] = <[_; 2]>::try_from(running).ok().unwrap();
+    held.projects[0].write("go", "");
+    assert_eq!(first.wait().ok().out(), "Fixed.\n");
+    held.projects[0].assert_fixed();
+    // the end of one is nothing to the other
+    eventually("one guest is out", LIMIT, || (held.inside("ls -d /.hmz-* | wc -l") == "1").then_some(()));
+    assert_eq!(held.projects[1].read("calc.py"), BUGGY);
+    held.projects[1].write("go", "");
+    assert_eq!(second.wait().ok().out(), "Fixed.\n");
+    held.projects[1].assert_fixed();
+    held.assert_left();
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_leaves_nothing() {
+    let held = Held::new("");
+    let home = &held.home;
+    held.projects[0].write("steps.yaml", "- say: no\n");
+    let agent = format!("coder=script/{}", held.projects[0].file("steps.yaml").display());
+    let refused = |place: &str, said: &str| {
+        let place = format!("box={place}");
+        let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &place, "x"]).run().expect_code(2);
+        assert!(done.err().ends_with(&format!("{said}\n")), "{done}");
+        held.assert_left();
+    };
+    let name = &held.name;
+    refused("docker@gone/tmp", &format!("docker@gone: cannot work in the container {name}-gone: there is none of that name"));
+    refused("docker@held/nowhere", &format!("docker@held has no /nowhere: there is no such directory in the container {name}"));
+    refused(
+        "docker@held/home",
+        "coder: its harness runs here, and /home on docker:held is not the directory of that path here, which it has to be, \
+         since files are not copied yet",
+    );
+    docker(&["stop", "-t", "5", name]);
+    let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", "box=docker@held/tmp", "x"]).run().expect_code(2);
+    assert!(done.err().contains(&format!("docker@held: cannot work in the container {name}: it is not running\n")), "{done}");
+    docker(&["start", name]);
+    held.assert_left();
+}
+
+#[test]
+fn one_on_another_machine_is_worked_in_too() {
+    let far = Far::new(Duration::from_millis(50));
+    let home = &far.home;
+    let name = format!("hmz-test-{}", home.root().file_name().unwrap().to_str().unwrap());
+    far.docker(&["run", "-d", "--name", &name, "busybox", "sleep", "100000"]);
+    let settings = std::fs::read_to_string(home.hmz_home().join("settings.yaml")).unwrap();
+    home.settings(&settings.replace("{endpoint: 'ssh:far', ", &format!("{{endpoint: 'ssh:far', container: {name}, ")));
+    let manifest = home.home().join("box.yaml");
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:ssh', workdir: /etc}\n";
+    std::fs::write(&manifest, text).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&manifest).run().ok();
+    let waited = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run();
+    let said = home.hmz(["sh", "env/box", "--", "sh", "-c", "pwd; hostname"]).run();
+    let deleted = home.hmz(["delete", "env/box"]).run();
+    let left = far.docker(&["exec", &name, "sh", "-c", "ls -d /.hmz-* 2>/dev/null; true"]);
+    let id = far.docker(&["inspect", "-f", "{{.Id}}", &name]);
+    far.docker(&["rm", "-fv", &name]);
+    let _ = (waited.ok(), deleted.ok());
+    assert_eq!(said.ok().out(), format!("/etc\n{}\n", &id[..12]));
+    assert_eq!(left, "");
+    far.assert_nothing_left();
+}
