@@ -107,11 +107,11 @@ impl Session for ScriptSession {
     }
 
     async fn warm(&mut self) -> Result<(), Error> {
-        match &self.start.seat {
-            // what it did not take it is told of by its turn
-            Seat::Here(_) if self.process.is_none() => self.begin(&CancellationToken::new()).await.map(drop),
-            Seat::Here(_) | Seat::Boxed(_) => Ok(()),
+        if self.process.is_none() {
+            self.process = Some(Process::start(&*self.start.launcher, &self.launch()).await?);
+            self.told = false;
         }
+        Ok(())
     }
 
     fn suits(&self, _: &[String]) -> bool {
@@ -119,7 +119,8 @@ impl Session for ScriptSession {
     }
 
     async fn turn(&mut self, prompt: &str, sink: Sink<'_>, stop: &CancellationToken) -> Result<TurnEnd, Error> {
-        let begun = if self.process.is_none() { self.begin(stop).await? } else { Some(Ok(())) };
+        self.warm().await?;
+        let begun = self.begin(stop).await?;
         self.turns += 1;
         let mut interrupted: Option<Instant> = None;
         let taken = match (begun, &mut self.process) {
