@@ -213,10 +213,10 @@ fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
         swarm.nothing_is_left();
         refused.err()
     };
-    let said = exec("101", &project.path());
+    let said = exec("101", project.path());
     // what boxes of other homes hold counts too
     assert!(said.contains(" of 100 CPUs free, and 'box' asks for 101"), "{said}");
-    let said = exec("64", &project.path());
+    let said = exec("64", project.path());
     assert!(said.contains("swarm@c: no node of the swarm has 64 CPUs: its 1 node that may take the task has "), "{said}");
     assert!(said.contains("(no suitable node ("), "{said}");
     let said = exec("1", "/srv/only-w1");
