@@ -77,6 +77,7 @@ spawn() { # FILE LOG CMD...: starts a daemon that holds nothing of ours, and rec
       if [ "$fd" -gt 2 ] && [ "$fd" != 255 ]; then eval "exec $fd>&-"; fi
     done
     unset HMZ_TESTBED_LOCKED MAKEFLAGS MFLAGS MAKELEVEL
+    cd / # it outlives the clone it was started from
     exec setsid "$@"
   ) </dev/null >>"$out" 2>&1 &
   printf '%s %s\n' "$!" "$(start_time "$!")" >"$file"
