@@ -209,7 +209,7 @@ async fn renewed(manager: &Manager<'_>, key: &BoxKey) -> Result<(), DriverError>
         }
         let body = manager.maker.hold(key, current.run, &current.share, current.version);
         match manager.update(current, &body).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return manager.kept(current, key).await.map(drop),
             Err(fault) if is_outdated(&fault) || fault.status() == Some(404) => {}
             Err(fault) => return Err(manager.session.fault(fault)),
         }

@@ -169,6 +169,22 @@ impl<'a> Manager<'a> {
         self.session.api.post(&path, Some(body)).await.map(drop)
     }
 
+    /// What a hold has become by an update, if it still counted until then: others may have been granted its share since it was
+    /// looked at. One that did not is removed.
+    ///
+    /// # Errors
+    /// It had aged out or is gone, or the manager does not answer.
+    pub async fn kept(&self, hold: &Service, key: &BoxKey) -> Result<Service, DriverError> {
+        match self.service(&hold.id).await? {
+            Some((now, _)) if hold.counted_until(&now, self.session.limits.hold_age) => Ok(now),
+            Some((now, _)) => {
+                self.remove_id(&now.id).await?;
+                Err(self.aged_out(key))
+            }
+            None => Err(self.aged_out(key)),
+        }
+    }
+
     /// Removes a service by its id; gone already is fine.
     ///
     /// # Errors

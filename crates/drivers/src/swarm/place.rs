@@ -77,7 +77,10 @@ async fn made(manager: &Manager<'_>, spec: &BoxSpec, name: &str) -> Result<Servi
         let limited = limited(manager, spec).await?;
         let body = manager.maker.boxed(&limited, user).map_err(|why| DriverError::Refused(format!("{}: {why}", manager.at())))?;
         match manager.update(&there, &body).await {
-            Ok(()) => failpoint::pass("swarm.created"),
+            Ok(()) => {
+                failpoint::pass("swarm.created");
+                return manager.kept(&there, &spec.key).await;
+            }
             Err(fault) if is_outdated(&fault) || fault.status() == Some(404) => {}
             Err(Fault::Said(400..500, words)) => return Err(could_not(manager, spec, &words)),
             Err(fault) => return Err(manager.session.fault(fault)),

@@ -136,6 +136,12 @@ impl Service {
             Purpose::Foreign => !self.labelled_by_us && !self.provider.is_empty() && runs(),
         }
     }
+
+    /// Whether this hold still counted when it became `after`. The swarm told both times, so nothing that passed on the way there
+    /// matters: who looked before that saw it count.
+    pub fn counted_until(&self, after: &Self, hold_age: Duration) -> bool {
+        self.counts(after.updated.or(after.created), hold_age)
+    }
 }
 
 /// `KIND=N` as the kind, N times.
@@ -147,4 +153,40 @@ fn gpus(text: &str) -> Vec<String> {
 /// The label of so many GPUs of a kind.
 pub fn gpu_label(gpus: &[String]) -> Option<String> {
     gpus.first().map(|kind| format!("{kind}={}", gpus.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(purpose: &str, updated: &str) -> Service {
+        let uid = Uuid::nil();
+        let key = BoxKey { instance: "i".into(), uid, incarnation: 1, role: "box".into() };
+        let provider = "swarm/p";
+        let name = names::of_box(&names::prefix(provider, None), &key);
+        let labels = json!({
+            labels::INSTANCE: "i", labels::ENV_UID: uid.to_string(), labels::INCARNATION: "1", labels::ROLE: "box",
+            labels::PROVIDER: provider, labels::PURPOSE: purpose,
+        });
+        let spec = json!({"Name": name, "Labels": labels});
+        let service = json!({"ID": "s", "Spec": spec, "CreatedAt": "2026-01-01T00:00:00Z", "UpdatedAt": updated});
+        Service::of(&service).unwrap()
+    }
+
+    #[test]
+    fn a_hold_that_aged_out_before_it_was_changed_is_told_by_the_swarms_times() {
+        let age = Duration::from_secs(60);
+        let hold = service("hold", "2026-01-01T00:00:00.5Z");
+        assert_eq!(hold.purpose, Purpose::Hold);
+        for (purpose, changed, counted) in [
+            ("box", "2026-01-01T00:00:01Z", true),
+            ("box", "2026-01-01T00:01:00.499999999Z", true),
+            ("box", "2026-01-01T00:01:00.5Z", false),
+            ("hold", "2026-01-01T00:01:00.4Z", true),
+            ("hold", "2026-01-01T00:02:00Z", false),
+        ] {
+            assert_eq!(hold.counted_until(&service(purpose, changed), age), counted, "{purpose} {changed}");
+        }
+    }
 }
