@@ -208,6 +208,23 @@ async fn a_life_on_a_worker_that_is_reached_over_ssh() {
     a_life("w1", "w1").await;
 }
 
+#[tokio::test]
+async fn a_node_that_is_reached_as_another_is_refused_and_nothing_is_left() {
+    let swarm = Swarm::new(|spec| {
+        spec.constraints = vec!["node.hostname==w1".into()];
+        spec.nodes.insert("w1".into(), "w2".into());
+    });
+    let driver = swarm.driver();
+    let why = refused(&swarm, &driver, want(&swarm.corner.key("box"))).await;
+    let at = swarm.corner.target.runtime.at();
+    assert_eq!(
+        why,
+        format!(
+            "{at}: the daemon reached as the node w1, where its task landed, is not that node's; say how in the runtime's nodes"
+        )
+    );
+}
+
 /// Why a box cannot be had, once it was admitted; nothing of it is left then.
 async fn refused(swarm: &Swarm, driver: &SwarmDriver, want: Want) -> String {
     let mut spec = swarm.spec(&want.key);

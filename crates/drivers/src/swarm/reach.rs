@@ -17,6 +17,7 @@ use bytes::Bytes;
 use hmz_api::failpoint;
 use hmz_api::kinds::{Endpoint, RuntimeSpec, SshAddress};
 use hmz_api::way::Exec;
+use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -51,11 +52,21 @@ pub async fn reach(
         other => other,
     };
     let session = docker.session(&target).await.map_err(unreached)?;
+    // another daemon knows nothing of the container, as one does whose box has ended: that would be tried for ever
+    if !is_of(&session.machine().await.map_err(unreached)?.info, &node) {
+        let text = format!("{at}: the daemon reached as the node {hostname}, where its task landed, is not that node's");
+        return Err(DriverError::Refused(format!("{text}; say how in the runtime's nodes")));
+    }
     let container = task.container.clone().unwrap_or_default();
     bring(manager, &session, spec, &container).await.map_err(unreached)?;
     failpoint::pass("swarm.guest");
     let reach = Some(life::reach(&session, Exec::of(hmz_wire::relay_argv())).await?);
     Ok(Started { id: container, name: service.name.clone(), pid: task.pid, node: Some(hostname.clone()), reach })
+}
+
+/// Whether the daemon that says this of itself is a node's.
+fn is_of(info: &Value, node: &Node) -> bool {
+    info.pointer("/Swarm/NodeID").and_then(Value::as_str) == Some(node.id.as_str())
 }
 
 /// The daemon of a node.
@@ -165,4 +176,23 @@ fn archived(program: &Path, scratch: &Path, user: User, word: &str) -> std::io::
     put(Path::new(AS), 0o644, root, Some(word.as_bytes()))?;
     put(Path::new(WHOLE), 0o644, root, Some(b""))?;
     archive.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_daemon_is_told_from_the_one_of_a_node_by_the_id_the_swarm_gave_it() {
+        let node = Node::of(&json!({"ID": "n1"})).unwrap();
+        for (info, own) in [
+            (json!({"Swarm": {"NodeID": "n1", "LocalNodeState": "active"}}), true),
+            (json!({"Swarm": {"NodeID": "n2", "LocalNodeState": "active"}}), false),
+            (json!({"Swarm": {"NodeID": "", "LocalNodeState": "inactive"}}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(is_of(&info, &node), own, "{info}");
+        }
+    }
 }
