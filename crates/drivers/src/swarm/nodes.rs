@@ -121,6 +121,11 @@ impl Node {
         self.state == "ready" && self.availability == "active"
     }
 
+    /// Whether it takes tasks, or may in a moment: after a manager has started it has heard of no node yet, and each is `unknown`.
+    pub fn may_take_tasks(&self) -> bool {
+        matches!(self.state.as_str(), "ready" | "unknown" | "disconnected") && self.availability == "active"
+    }
+
     /// Whether it answers a constraint, as the scheduler reads it: without regard to upper and lower case, and a label that is not
     /// there is empty. What the scheduler would not understand is answered by no node.
     pub fn answers(&self, constraint: &str) -> bool {
@@ -174,7 +179,7 @@ pub fn facts(daemon: Facts, nodes: &[Node], constraints: &[String]) -> Facts {
 /// Why no node could ever hold a task that needs so much, in words that begin `no node of the swarm has` or `none of its nodes`;
 /// `None` when one could. `staying` is what is reserved on each node, by its id, by tasks that are none of hmz's and so do not end.
 pub fn impossible(nodes: &[Node], staying: &BTreeMap<String, Amounts>, constraints: &[String], need: &Amounts) -> Option<String> {
-    let open: Vec<&Node> = nodes.iter().filter(|n| n.takes_tasks()).collect();
+    let open: Vec<&Node> = nodes.iter().filter(|n| n.may_take_tasks()).collect();
     if open.is_empty() {
         return Some("none of its nodes may take a task".into());
     }
@@ -309,6 +314,19 @@ mod tests {
         drained[0].availability = "drain".into();
         drained[1].state = "down".into();
         assert_eq!(impossible(&drained, &none, &[], &need(1, 0, 0)).as_deref(), Some("none of its nodes may take a task"));
+    }
+
+    #[test]
+    fn a_node_that_was_not_heard_of_yet_may_hold_a_task() {
+        let none = BTreeMap::new();
+        for (state, open) in [("ready", true), ("unknown", true), ("disconnected", true), ("down", false)] {
+            let there = Node { state: state.into(), ..node("mgr", 4, 8, 0) };
+            assert_eq!(impossible(std::slice::from_ref(&there), &none, &[], &need(4, 8, 0)).is_none(), open, "{state}");
+            // which has not more than it said it has
+            assert!(impossible(std::slice::from_ref(&there), &none, &[], &need(5, 0, 0)).is_some(), "{state}");
+            let paused = Node { availability: "pause".into(), ..there };
+            assert!(impossible(&[paused], &none, &[], &need(1, 0, 0)).is_some(), "{state}");
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ async fn limited(manager: &Manager<'_>, spec: &BoxSpec) -> Result<BoxSpec, Drive
     if let (None, Some(allowed)) = (spec.share.cpus, spec.limit.cpus) {
         let constraints = &manager.session.target.spec.constraints;
         let nodes = manager.nodes().await?;
-        let open = nodes.iter().filter(|n| n.takes_tasks() && constraints.iter().all(|c| n.answers(c)));
+        let open = nodes.iter().filter(|n| n.may_take_tasks() && constraints.iter().all(|c| n.answers(c)));
         spec.limit.cpus = open.map(|n| n.has.cpus()).min().map(|least| least.min(allowed)).or(Some(allowed));
     }
     Ok(spec)
