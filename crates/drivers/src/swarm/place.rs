@@ -20,12 +20,28 @@ use tokio::time::Instant;
 
 /// How long a task may wait for a node that has room.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take until it runs, its image's pull included.
+/// How long it may take until it runs, beside its image's pull, which takes what it takes.
 const STARTING: Duration = Duration::from_secs(600);
 /// How often it is looked at: the swarm tells of no task's state by itself.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often a hold may be changed by somebody else while it is taken.
 const TRIES: usize = 4;
+
+/// How long a task has been on its way, without what it was prepared for.
+struct Starting {
+    since: Instant,
+}
+
+impl Starting {
+    /// Whether a task in that state is on its way for too long. `preparing` is when its node pulls the image; what comes after that
+    /// has all its time again.
+    fn takes_too_long(&mut self, state: &str, now: Instant) -> bool {
+        if state == "preparing" {
+            self.since = now;
+        }
+        now.saturating_duration_since(self.since) > STARTING
+    }
+}
 
 /// A box that runs somewhere.
 pub struct Placed {
@@ -109,7 +125,7 @@ fn could_not(manager: &Manager<'_>, spec: &BoxSpec, words: &str) -> DriverError 
 
 /// Waits until the task runs.
 async fn waited(manager: &Manager<'_>, spec: &BoxSpec, service: Service, progress: &ProgressSink) -> Result<Placed, DriverError> {
-    let (at, began) = (manager.at(), Instant::now());
+    let (at, mut starting) = (manager.at(), Starting { since: Instant::now() });
     let mut waiting: Option<Instant> = None;
     let mut told = String::new();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
@@ -162,7 +178,7 @@ async fn waited(manager: &Manager<'_>, spec: &BoxSpec, service: Service, progres
                 }
             }
         }
-        if began.elapsed() > STARTING {
+        if starting.takes_too_long(&task.state, Instant::now()) {
             let (name, state, said) = (&service.name, &task.state, &task.said);
             let text = format!("{at}: the task of {name} was not running within {}s: it is {state}: {said}", STARTING.as_secs());
             return Err(DriverError::Refused(text));
@@ -203,4 +219,22 @@ async fn ended(manager: &Manager<'_>, spec: &BoxSpec, service: &Service, task: &
         return Ok(DriverError::Refused(format!("{at}: could not start a container of {}{on}: {said}", spec.image)));
     }
     Ok(DriverError::Refused(format!("{at}: the task of {} is {}{on}: {said}", service.name, task.state)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pull_takes_what_it_takes_and_what_comes_after_has_its_own_time() {
+        let began = Instant::now();
+        let at = |n: u64| began + Duration::from_secs(n);
+        let mut starting = Starting { since: began };
+        assert!(!starting.takes_too_long("assigned", at(599)));
+        assert!(!starting.takes_too_long("preparing", at(601)));
+        assert!(!starting.takes_too_long("preparing", at(7200)));
+        assert!(!starting.takes_too_long("starting", at(7800)));
+        assert!(starting.takes_too_long("starting", at(7801)));
+        assert!(Starting { since: began }.takes_too_long("accepted", at(601)));
+    }
 }
