@@ -57,7 +57,7 @@ fn commands_run_as_whom_with_what_and_under_what_the_runtime_says() {
 }
 
 #[test]
-fn daemons_elsewhere_are_watched_and_nothing_is_put_there_yet() {
+fn daemons_elsewhere_are_watched_and_a_directory_of_theirs_alone_is_no_agents() {
     let out = std::process::Command::new(support::document::file("tests/testbed/far")).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8(out.stdout).unwrap();
@@ -97,7 +97,8 @@ fn daemons_elsewhere_are_watched_and_nothing_is_put_there_yet() {
     project.write("steps.yaml", "- say: it ran\n");
     let line = "hmz exec -f boxed -a coder=script/./steps.yaml -e box=docker@far/srv/project -p budget.duration=10m do";
     let refused = home.shell(line).cwd(project.dir()).run().expect_code(2);
-    let said = "hmz exec: error: -e 'box=docker@far/srv/project': docker@far: the endpoint ssh:gpubox is not supported yet";
+    let said = "hmz exec: error: coder: its harness runs here, and /srv/project on docker:far is not the directory of that path here";
     assert!(refused.err().contains(said), "{refused}");
+    assert_eq!(refused.err().matches("its harness runs here").count(), 1, "told once: {refused}");
     home.assert_no_container_left(LIMIT);
 }

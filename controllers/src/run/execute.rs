@@ -94,7 +94,17 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut W
             for (role, address) in &mut launch.boxes {
                 let Some(key) = keys.get(role) else { continue };
                 match world.files.prepare(key).await {
-                    Ok(files) => address.scratch = files.scratch.display().to_string(),
+                    Ok(files) => {
+                        address.scratch = files.scratch.display().to_string();
+                        // one that was deleted meanwhile may have had them removed before
+                        let there = world.store.get::<Environment>(&address.environment).await?;
+                        if there.is_none_or(|env| env.metadata.uid != Some(key.uid)) {
+                            if let Err(error) = world.files.remove(key).await {
+                                tracing::warn!("the directories of a box that was deleted stay: {}", error.message);
+                            }
+                            return Ok(Next::Look);
+                        }
+                    }
                     // whoever starts the box says so, and tries again
                     Err(error) => return Err(ReconcileError::Other(error.message)),
                 }

@@ -229,7 +229,17 @@ fn going(run: &mut Resource<Run>, seen: &Observed) -> Step {
 /// It has ended: nothing of it stays but itself, for its time.
 fn after(run: &Resource<Run>, seen: &Observed) -> Step {
     if let Some((runner, RunnerState::Alive)) = &seen.runner {
-        return Step::EndRunner { runner: runner.clone(), kill: true };
+        // it waits for boxes that do not come: it ends by that, and so does its journal
+        let why = run.status.conditions.get(COMPLETE).map(|c| (c.reason.clone(), c.message.clone())).unwrap_or_default();
+        let outcome = if why.0 == Outcome::Refused.reason() { Outcome::Refused } else { Outcome::Failed };
+        let down = Told::Down { outcome, message: why.1 };
+        return match &run.status.epic {
+            Some(epic) if !was_told(run, &down) => Step::Tell(epic.clone(), Box::new(down)),
+            _ if remaining(run.status.finished_at.unwrap_or(seen.now), GRACE, seen.now).is_some() => {
+                Step::Wait(Action::requeue(FOLLOW))
+            }
+            _ => Step::EndRunner { runner: runner.clone(), kill: true },
+        };
     }
     if let Some(step) = clean_up(seen) {
         return step;
@@ -279,7 +289,8 @@ fn ended(run: &mut Resource<Run>, seen: &Observed, state: &RunnerState) {
         RunnerState::Alive => {}
         RunnerState::Ended(Outcome::Failed, message) => {
             // the runner sees that a box is gone, and the daemon knows why
-            let parts: Vec<&str> = std::iter::once(message).chain(&seen.lost).map(String::as_str).collect();
+            let more = seen.lost.iter().filter(|why| !message.contains(why.as_str()));
+            let parts: Vec<&str> = std::iter::once(message).chain(more).map(String::as_str).collect();
             complete(run, Outcome::Failed, &parts.join("; "), seen.now);
         }
         RunnerState::Ended(how, message) => complete(run, *how, message, seen.now),
@@ -321,10 +332,8 @@ fn begun(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     if let Some((outcome, message)) = down {
         // it ends by that; one that was told so already has only not been seen to end
-        if run.status.conditions.get(ENVIRONMENTS_READY).is_some_and(|c| c.reason == outcome.reason()) {
-            return Step::Wait(Action::requeue(FOLLOW));
-        }
-        return Step::Tell(epic, Box::new(Told::Down { outcome, message }));
+        let down = Told::Down { outcome, message };
+        return if was_told(run, &down) { Step::Wait(Action::requeue(FOLLOW)) } else { Step::Tell(epic, Box::new(down)) };
     }
     if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
         // it could not be started, and its share is given back: it is asked for again
@@ -335,6 +344,13 @@ fn begun(run: &mut Resource<Run>, seen: &Observed) -> Step {
         return Step::Wait(Action::requeue(FOLLOW));
     }
     Step::Tell(epic, Box::new(Told::Up(boxes)))
+}
+
+/// Whether its runner was told that.
+fn was_told(run: &Resource<Run>, down: &Told) -> bool {
+    let Told::Down { outcome, message } = down else { return run.status.conditions.is_true(ENVIRONMENTS_READY) };
+    let said = run.status.conditions.get(ENVIRONMENTS_READY);
+    said.is_some_and(|c| c.status == False && c.reason == outcome.reason() && c.message == *message)
 }
 
 /// Its runner was told what became of its boxes.

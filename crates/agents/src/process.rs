@@ -30,6 +30,8 @@ pub(crate) struct Process {
     grace: Grace,
     /// By when it has to have ended by itself, once a turn of it was interrupted.
     due: Option<Instant>,
+    /// Whether it was ever asked anything. One that was not has nothing to end in order.
+    asked: bool,
 }
 
 impl Process {
@@ -41,12 +43,13 @@ impl Process {
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         let listening = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
         let (lines, grace) = (Lines::new(stdout), launcher.grace());
-        Ok(Self { child, stdin: Some(stdin), lines, tail, listening, lifeline, grace, due: None })
+        Ok(Self { child, stdin: Some(stdin), lines, tail, listening, lifeline, grace, due: None, asked: false })
     }
 
     /// Asks for a turn. `None` when `stop` was cancelled before all of it was taken: what it was asked then is not known.
     pub(crate) async fn ask(&mut self, message: &impl Serialize, stop: &CancellationToken) -> Option<std::io::Result<()>> {
         self.due = None;
+        self.asked = true;
         tokio::select! {
             asked = self.send(message) => Some(asked),
             () = stop.cancelled() => {
@@ -100,6 +103,10 @@ impl Process {
     /// Ends it and waits until it is gone: its input is closed, then it is told to end, then it is killed.
     pub(crate) async fn close(mut self) {
         drop(self.stdin.take());
+        // one that waits for its box hears neither: its tree is held by whoever holds the lifeline
+        if !self.asked && self.lifeline.take().is_some() && self.gone_within(self.grace.input).await {
+            return;
+        }
         let by_itself = self.due.map_or(self.grace.input, |due| due.saturating_duration_since(Instant::now()));
         if self.gone_within(by_itself).await {
             return;

@@ -13,7 +13,7 @@ use crate::sys::{self, Forked};
 use crate::{AnchorError, SupervisorConfig, tree};
 use hmz_api::launch::BoxAddress;
 use hmz_api::link::Link;
-use hmz_wire::{Bytes, Client, Fence, Status, split};
+use hmz_wire::{Bytes, Client, ClientError, Fence, Status, split};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -113,7 +113,17 @@ fn start(
     let late = Arc::new(Late::default());
     if let Link::Awaited { .. } = config.place.link {
         let late = Arc::clone(&late);
-        let work = move || late.say(reach().inspect_err(|e| eprintln!("hmz: {e}")).ok());
+        let work = move || match reach() {
+            Ok(reached) => late.say(Some(reached)),
+            Err(e) => {
+                eprintln!("hmz: {e}");
+                late.say(None);
+                // of a box that did not come the run's end tells; one that is there and is not to be worked in ends the CLI
+                if !matches!(e, AnchorError::Box(ClientError::NotStarted { .. })) {
+                    let _ = kill(cli, Signal::SIGKILL);
+                }
+            }
+        };
         std::thread::Builder::new().name("reach".into()).spawn(work).map_err(AnchorError::io("start a thread"))?;
     } else {
         late.say(Some(reach()?));

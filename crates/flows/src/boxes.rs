@@ -3,7 +3,7 @@
 use hmz_api::Error;
 use hmz_api::journal::Outcome;
 use hmz_api::launch::BoxAddress;
-use hmz_wire::{Client, ClientError};
+use hmz_wire::{Client, ClientError, located};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokio::sync::mpsc;
@@ -29,7 +29,14 @@ impl Boxes {
     ) -> Result<Self, Error> {
         let mut places = BTreeMap::new();
         for (role, address) in addresses {
-            let client = connect(address, true).await?;
+            // who works in it later need not wait for it again
+            let (address, awaited) = (address.clone(), address.clone());
+            let address = match tokio::task::spawn_blocking(move || located(&awaited)).await {
+                Ok(Ok(located)) => located,
+                Ok(Err(e)) => return Err(unreached(&address, e)),
+                Err(e) => return Err(Error::failed(format!("a connection was given up: {e}"))),
+            };
+            let client = connect(&address, true).await?;
             let (watched, lost, name) = (client.clone(), lost.clone(), role.clone());
             std::thread::Builder::new()
                 .name("lost".into())
@@ -39,7 +46,7 @@ impl Boxes {
                     let _ = lost.send(name);
                 })
                 .map_err(|e| Error::failed(format!("a thread cannot be started: {e}")))?;
-            places.insert(role.clone(), Place { address: address.clone(), client });
+            places.insert(role.clone(), Place { address, client });
         }
         Ok(Self { places })
     }
@@ -97,9 +104,16 @@ pub(crate) async fn connect(address: &BoxAddress, owner: bool) -> Result<Client,
     let connecting = tokio::task::spawn_blocking(move || Client::open(&link, owner, None));
     match connecting.await {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(ClientError::NotStarted { outcome: Outcome::Refused, message })) => Err(Error::refused(message)),
-        Ok(Err(ClientError::NotStarted { message, .. })) => Err(Error::failed(message)),
-        Ok(Err(e)) => Err(Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used))),
+        Ok(Err(e)) => Err(unreached(address, e)),
         Err(e) => Err(Error::failed(format!("a connection was given up: {e}"))),
+    }
+}
+
+/// Why a box cannot be worked in, and whether that refuses the run.
+fn unreached(address: &BoxAddress, error: ClientError) -> Error {
+    match error {
+        ClientError::NotStarted { outcome: Outcome::Refused, message } => Error::refused(message),
+        ClientError::NotStarted { message, .. } => Error::failed(message),
+        e => Error::failed(format!("'{}' on {} cannot be worked in: {e}", address.environment, address.used)),
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Longest line on the standard input, in bytes.
@@ -108,7 +108,14 @@ pub async fn run(
     let stop = CancellationToken::new();
     let why: OnceLock<Why> = OnceLock::new();
     let (tell_lost, mut lost) = mpsc::unbounded_channel();
-    let budget = launch.params.budget.duration.map(|span| tokio::time::Instant::now() + span.duration());
+    // what is spent is the time that the boxes were there
+    let (came, there) = oneshot::channel();
+    let budget = async {
+        match (launch.params.budget.duration, there.await) {
+            (Some(span), Ok(())) => tokio::time::sleep(span.duration()).await,
+            _ => std::future::pending().await,
+        }
+    };
     let watch = async {
         let [terminate, interrupt] = signals.as_mut_slice() else { return };
         let reason = tokio::select! {
@@ -116,14 +123,14 @@ pub async fn run(
             _ = interrupt.recv() => Why::Cancelled,
             () = cancelled(&mut commands) => Why::Cancelled,
             Some(role) = lost.recv() => Why::Lost(role),
-            () = async { match budget { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => Why::BudgetSpent,
+            () = budget => Why::BudgetSpent,
         };
         let _ = why.set(reason);
         stop.cancel();
         // the flow ends, and with it this
         std::future::pending::<()>().await;
     };
-    let work = work(launch, exe, launcher, &journal, &stop, &why, tell_lost);
+    let work = work(launch, exe, launcher, &journal, &stop, &why, (tell_lost, came));
     let halted = tokio::select! {
         halted = work => halted,
         () = watch => Err(Ended::Failed("signals cannot be heard".into())),
@@ -178,7 +185,7 @@ async fn work(
     journal: &Writer,
     stop: &CancellationToken,
     why: &OnceLock<Why>,
-    lost: mpsc::UnboundedSender<String>,
+    (lost, came): (mpsc::UnboundedSender<String>, oneshot::Sender<()>),
 ) -> Result<(), Ended> {
     let refused = |e: Error| Ended::Refused(e.message);
     let players = players(launch, exe).map_err(refused)?;
@@ -200,6 +207,8 @@ async fn work(
             return Err(ended);
         }
     };
+    // nobody hears of it where there is no budget
+    let _ = came.send(());
     let mut engine = Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, why, sessions: BTreeMap::new() };
     if let Some((pair, session)) = warmed {
         engine.take_over(pair, session).await;

@@ -11,8 +11,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a box may take: a daemon that is slow is no failure, and one that is gone has to end somebody's waiting.
-pub(crate) const LIMIT: Duration = Duration::from_secs(600);
+/// How long a box may take: it may have to wait for its room again, as long as its run does, and one that nobody starts any
+/// more has to end somebody's waiting.
+pub(crate) const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often the file is looked for where the kernel tells of it, and where it does not.
 const TOLD: Duration = Duration::from_secs(1);
@@ -21,8 +22,7 @@ const UNTOLD: Duration = Duration::from_millis(20);
 /// Waits until `file` says where the box of `role` is; blocks, for `limit` at most.
 ///
 /// # Errors
-/// [`ClientError::NotStarted`] when it says why there is none, [`ClientError::Silent`] when it does not appear, and when it
-/// cannot be read.
+/// [`ClientError::NotStarted`] when it says why there is none or does not appear, and when it cannot be read.
 pub(crate) fn await_box(file: &Path, role: &str, limit: Duration) -> Result<BoxAddress, ClientError> {
     let due = Instant::now() + limit;
     // watched before it is looked for: it may appear in between
@@ -35,9 +35,21 @@ pub(crate) fn await_box(file: &Path, role: &str, limit: Duration) -> Result<BoxA
         }
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(ClientError::Silent);
+            let message = format!("the box of '{role}' did not come");
+            return Err(ClientError::NotStarted { message, outcome: Outcome::Failed });
         }
         wait(watch.as_ref(), left);
+    }
+}
+
+/// The box itself: of one that is only being started, what its file says once it is there. Blocks until then.
+///
+/// # Errors
+/// As [`ClientError::NotStarted`] says, or the file cannot be read.
+pub fn located(address: &BoxAddress) -> Result<BoxAddress, ClientError> {
+    match &address.link {
+        Link::Awaited { file, role } => await_box(Path::new(file), role, LIMIT),
+        Link::Direct { .. } | Link::Stream(_) => Ok(address.clone()),
     }
 }
 
@@ -114,7 +126,7 @@ mod tests {
     fn why_there_is_none_is_told() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("boxes.json");
-        assert!(matches!(await_box(&file, "box", Duration::ZERO), Err(ClientError::Silent)));
+        assert!(matches!(await_box(&file, "box", Duration::ZERO), Err(ClientError::NotStarted { outcome: Outcome::Failed, .. })));
         say(dir.path(), &Told::Down { outcome: Outcome::Refused, message: "no such image".into() });
         match await_box(&file, "box", Duration::ZERO) {
             Err(ClientError::NotStarted { outcome: Outcome::Refused, message }) => assert_eq!(message, "no such image"),

@@ -12,6 +12,7 @@ mod connection;
 mod message;
 mod peer;
 
+pub use awaited::located;
 pub use channel::handshake::box_key;
 pub use channel::write_all;
 pub use client::{Client, ClientError, Command, CommandEvent};

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::show;
 use futures::StreamExt;
-use hmz_api::journal::Event;
+use hmz_api::journal::{Event, Outcome};
 use hmz_api::kinds::condition;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Environment, Error, Resource, Run};
@@ -39,12 +39,14 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
     let mut records = client.journal(&run, 0, true, true).await?.boxed();
     let mut ticks = tokio::time::interval(TICK);
     let (mut seen, mut lost) = (0, 0);
+    // its runner may be there before its boxes are
+    let mut at_work = false;
     let mut moved = BTreeSet::new();
     loop {
         // each branch may be dropped at its await: the streams keep what they have read
         let next = tokio::select! {
             next = records.next() => next,
-            Some(line) = environments.next(), if seen == 0 => {
+            Some(line) = environments.next(), if !at_work => {
                 if let Ok(WatchLine::Modified(AnyResource::Environment(environment))) = line
                     && owned_by(&environment, uid)
                 {
@@ -73,8 +75,12 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                     }
                 }
                 (seen, lost) = (seen + 1, 0);
+                at_work |= matches!(record.event, Event::Placed { .. } | Event::Begins | Event::Exec { .. });
                 progress.note(&record);
-                transcript.show(&record, Some(&progress));
+                // what was refused before that is told once, as what refuses it
+                if at_work || !matches!(record.event, Event::Ended { outcome: Outcome::Refused, .. }) {
+                    transcript.show(&record, Some(&progress));
+                }
                 if matches!(record.event, Event::Ended { .. }) {
                     drop(progress);
                     return gone(&client, &run, uid, true).await;
