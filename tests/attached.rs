@@ -41,7 +41,7 @@ impl Held {
         ]);
         home.settings(&format!(
             "runtimes:\n  docker:\n    held: {{endpoint: local, harness: local, container: {name}{more}}}\n    gone: {{endpoint: \
-             local, harness: local, container: {name}-gone}}\n"
+             local, harness: local, container: {name}-gone}}\n    inside: {{endpoint: local, container: {name}}}\n"
         ));
         Self { home, name, projects }
     }
@@ -128,6 +128,54 @@ fn two_runs_in_one_container_do_not_meet() {
 }
 
 #[test]
+fn an_agent_is_in_the_container_itself_too() {
+    let held = Held::new("");
+    let (home, project) = (&held.home, &held.projects[0]);
+    project.write("go", "");
+    project.write("steps.yaml", STEPS);
+    let agent = format!("coder=script/{}", project.file("steps.yaml").display());
+    let place = format!("box=docker@inside{}", project.path());
+    let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &place, "fix it"]).run().ok();
+    assert_eq!(done.out(), "Fixed.\n");
+    project.assert_fixed();
+    held.assert_left();
+}
+
+/// A box `box` of a manifest, in the container.
+fn applied(held: &Held) {
+    let home = &held.home;
+    let manifest = home.home().join("box.yaml");
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /home}\n";
+    std::fs::write(&manifest, text).unwrap();
+    let _ = home.hmz(["apply", "-f"]).arg(&manifest).run().ok();
+    let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run().ok();
+}
+
+#[test]
+fn half_of_a_guest_goes_out_too() {
+    let held = Held::new("");
+    applied(&held);
+    // as a connection leaves it that was cut on the way in
+    let _ = held.inside("cd /.hmz-* && rm whole && touch half && mv half hmz");
+    let _ = held.home.hmz(["delete", "env/box"]).run().ok();
+    held.assert_left();
+}
+
+#[test]
+fn what_does_not_go_at_once_is_gone_at_last() {
+    let held = Held::new("");
+    applied(&held);
+    // nothing is executed in a container that stands still
+    docker(&["pause", &held.name]);
+    let deleting = held.home.hmz(["delete", "env/box"]).start();
+    let tried = || held.home.hmz(["get", "env/box", "-o", "yaml"]).run().out().contains("is still in a container").then_some(());
+    eventually("it was tried", LIMIT, tried);
+    docker(&["unpause", &held.name]);
+    let _ = deleting.wait().ok();
+    held.assert_left();
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_leaves_nothing() {
     let held = Held::new("");
     let home = &held.home;
@@ -171,6 +219,12 @@ fn one_on_another_machine_is_worked_in_too() {
     let deleted = home.hmz(["delete", "env/box"]).run();
     let left = far.docker(&["exec", &name, "sh", "-c", "ls -d /.hmz-* 2>/dev/null; true"]);
     let id = far.docker(&["inspect", "-f", "{{.Id}}", &name]);
+    // its first process reaps nobody
+    let reaped = || {
+        let zombies = far.docker(&["exec", &name, "sh", "-c", "ps -o stat,args | grep '^Z' || true"]);
+        zombies.is_empty().then_some(())
+    };
+    eventually("nothing dead is left", LIMIT, reaped);
     far.docker(&["rm", "-fv", &name]);
     let _ = (waited.ok(), deleted.ok());
     assert_eq!(said.ok().out(), format!("/etc\n{}\n", &id[..12]));

@@ -75,6 +75,8 @@ pub struct DockerIdentity {
     pub docker_config_dir: PathBuf,
     /// A directory of this user's alone, with a short path, for the sockets of daemons that are reached over ssh.
     pub sockets: PathBuf,
+    /// The guest's binary here, for what has to be taken out of a container by it.
+    pub guest: PathBuf,
     /// Hosts saved as ssh runtimes, which endpoints name.
     pub hosts: Arc<dyn SavedHosts>,
     /// Time here. Ages go by the daemon's clock and not by this one.

@@ -65,3 +65,22 @@ async fn a_path_that_the_runtime_sets_counts() {
     let started = up(&driver, &c.target, &spec).await;
     docker(&["rm", "-f", &started.id]);
 }
+
+#[tokio::test]
+async fn it_counts_in_a_container_that_runs_too() {
+    let mut c = Corner::new(Default::default());
+    let name = format!("hmz-test-{}", uuid::Uuid::new_v4().simple());
+    let line = "mkdir /opt && touch /opt/tool && chmod 755 /opt/tool && exec sleep 100000";
+    let id = docker(&["run", "-d", "--name", &name, "--label", "hmz-test=programs", "busybox", "sh", "-c", line]);
+    while common::exec(&id, "test -x /opt/tool").is_err() {}
+    c.target.spec.container = Some(name);
+    let driver = c.driver();
+    let spec = BoxSpec { programs: programs(&["tool"]), workdir: "/opt".into(), ..c.spec(&c.key("box")) };
+    let before = driver.start(&c.target, &spec).await;
+    c.target.spec.exec_env = vec!["PATH=/bin".into(), "PATH=/bin:/opt".into()];
+    let after = driver.start(&c.target, &spec).await;
+    docker(&["rm", "-fv", &id]);
+    assert!(matches!(before, Err(DriverError::NoProgram { .. })), "{before:?}");
+    assert_eq!(after.unwrap().id, id);
+    assert_eq!(driver.remove(&c.target, &spec.key).await.unwrap(), hmz_drivers::RemoveOutcome::Removed);
+}

@@ -62,9 +62,14 @@ pub(crate) fn answer(asked: &Asked) -> io::Result<ExitCode> {
             _ => {}
         },
         Asked::Clear(dirs) => {
+            // one that will not go is said at the end: the others go all the same
+            let mut first = Ok(());
             for dir in dirs {
                 match std::fs::remove_dir_all(dir) {
-                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    Err(e) if e.kind() != ErrorKind::NotFound => {
+                        first = first.and(Err(io::Error::new(e.kind(), format!("{}: {e}", dir.display()))));
+                        continue;
+                    }
                     _ => {}
                 }
                 // what was made on the way to it, but nothing right below the root
@@ -75,6 +80,7 @@ pub(crate) fn answer(asked: &Asked) -> io::Result<ExitCode> {
                     }
                 }
             }
+            first?;
         }
         Asked::Prove { file, here, there } => {
             match content(file) {
@@ -151,6 +157,17 @@ mod tests {
         std::fs::write(dir.path().join("a/stays"), "").expect("a file");
         answer(&Asked::Clear(vec![deep.clone()])).and_then(|_| answer(&Asked::Clear(vec![deep]))).expect("it goes, and is gone");
         assert!(!dir.path().join("a/b").exists() && dir.path().join("a/stays").exists());
+    }
+
+    #[test]
+    fn one_that_does_not_go_keeps_no_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, other) = (dir.path().join("file"), dir.path().join("other"));
+        std::fs::write(&file, "").expect("a file");
+        std::fs::create_dir(&other).expect("a directory");
+        let said = answer(&Asked::Clear(vec![file.join("below"), other.clone()])).expect_err("a file has nothing below it");
+        assert!(said.to_string().contains("file/below"), "{said}");
+        assert!(!other.exists());
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Files {
         &self.program
     }
 
+    /// The copy of the guest's program.
+    pub fn guest(&self) -> &Path {
+        &self.guest
+    }
+
     /// Where a box has its directories: one that an earlier version made has them where that had them.
     fn dir(&self, key: &BoxKey) -> PathBuf {
         let name = name_of(key);

@@ -74,8 +74,9 @@ impl SavedRuntimes {
         let limits = Limits { call: CHECKING * 2, ..Limits::default() };
         let file = world::settings_file(paths, env);
         let sockets = paths.runtime.join(format!("k{}", std::process::id()));
-        // nothing is made here, so nothing will carry an instance
-        let who = world::identity("", env, sockets.clone(), Arc::new(Hosts(file.clone())), Arc::new(SystemClock));
+        // nothing is made here, so nothing will carry an instance or hold a guest
+        let hosts = Arc::new(Hosts(file.clone()));
+        let who = world::identity("", env, sockets.clone(), PathBuf::new(), hosts, Arc::new(SystemClock));
         let docker = Arc::new(DockerDriver::with_limits(who, limits));
         Self { file, env: env.clone(), docker, _sockets: Arc::new(Sockets(sockets)) }
     }

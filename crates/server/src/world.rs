@@ -39,11 +39,12 @@ pub(crate) fn build(
     let paths = &config.paths;
     let instance = instance.to_owned();
     let hosts = Arc::new(Hosts(store.clone()));
-    let who = identity(&instance, &config.env, paths.runtime.join("d"), hosts, Arc::clone(&clock));
+    let files = Files::new(paths, &instance, config.guest)?;
+    let guest = files.guest().to_owned();
+    let who = identity(&instance, &config.env, paths.runtime.join("d"), guest, hosts, Arc::clone(&clock));
     let docker = Arc::new(DockerDriver::new(who));
     let swarm: Arc<dyn Driver> = Arc::new(SwarmDriver::new(Arc::clone(&docker)));
     let docker: Arc<dyn Driver> = docker;
-    let files = Files::new(paths, &instance, config.guest)?;
     // the copy: a runner and its supervisors outlive an upgrade that replaces or removes the binary this daemon was started from
     let executable = files.program().to_owned();
     let (runners, ended) = RunnerProcesses::new(executable.clone());
@@ -66,11 +67,12 @@ pub(crate) fn build(
     Ok((world, runners, ended))
 }
 
-/// Who makes containers from here. `sockets` is for those of daemons over ssh, `hosts` says what endpoints `ssh:NAME` are.
+/// Who makes containers from here. `sockets` is for those of daemons over ssh, `guest` is its program, `hosts` says what endpoints `ssh:NAME` are.
 pub(crate) fn identity(
     instance: &str,
     env: &BTreeMap<String, String>,
     sockets: PathBuf,
+    guest: PathBuf,
     hosts: Arc<dyn SavedHosts>,
     clock: SharedClock,
 ) -> DockerIdentity {
@@ -83,6 +85,7 @@ pub(crate) fn identity(
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         docker_config_dir: config_dir(env).unwrap_or_default(),
         sockets,
+        guest,
         hosts,
         clock,
     }

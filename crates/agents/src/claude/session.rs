@@ -15,7 +15,7 @@ use hmz_api::Error;
 use hmz_api::journal::Event;
 use hmz_api::link::Link;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,8 @@ impl ClaudeSession {
             }
             Seat::Boxed(client) => {
                 let state = StateFolders::in_box(client)?;
+                // nobody has made it in a container that is not ours
+                make_directory(client, &start.place, Path::new(&start.place.scratch), true).await?;
                 // what it may write has to be there before it is fenced
                 make_directory(client, &start.place, &state.config, true).await?;
                 make_directory(client, &start.place, &scratch(&start.place, &id), false).await?;

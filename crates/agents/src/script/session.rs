@@ -11,7 +11,7 @@ use hmz_script::{Ask, Say};
 use hmz_wire::GUEST_PROGRAM;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -38,7 +38,11 @@ impl ScriptSession {
                 .mode(0o700)
                 .create(&dir)
                 .map_err(|e| Error::failed(format!("{} cannot be made: {e}", dir.display())))?,
-            Seat::Boxed(client) => make_directory(client, &start.place, &dir, false).await?,
+            Seat::Boxed(client) => {
+                // nobody has made it in a container that is not ours
+                make_directory(client, &start.place, Path::new(&start.place.scratch), true).await?;
+                make_directory(client, &start.place, &dir, false).await?;
+            }
         }
         Ok(Self { agent, start, id, process: None, told: false, turns: 0 })
     }

@@ -120,14 +120,9 @@ pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, Dri
 
 async fn enter(session: &Session<'_>, spec: &BoxSpec, found: &Found, container: &str) -> Result<Started, DriverError> {
     let dir = dir_of(&spec.key);
-    let program = format!("{dir}/hmz");
-    if !is_there(session, &found.id, &program).await? {
-        let (file, name) = (spec.guest.program.clone(), dir.trim_start_matches('/').to_owned());
-        let archive = tokio::task::spawn_blocking(move || archived(&file, &name)).await;
-        let archive = archive.map_err(|e| DriverError::Transient(e.to_string()))?;
-        let archive = archive.map_err(|e| DriverError::Transient(format!("{}: {e}", spec.guest.program.display())))?;
-        let path = format!("/containers/{}/archive?path=/", found.id);
-        session.api.put_tar_within(&path, Bytes::from(archive), UPLOAD).await.map_err(|fault| match fault {
+    let program = program_in(&dir);
+    if !is_whole(session, &found.id, &dir).await? {
+        bring(session, &found.id, &dir, &spec.guest.program).await?.map_err(|fault| match fault {
             Fault::Said(_, words) => cannot(session, container, &format!("the guest cannot be brought in: {words}")),
             silent @ Fault::Silent(_) => session.fault(silent),
         })?;
@@ -181,6 +176,33 @@ async fn is_there(session: &Session<'_>, id: &str, path: &str) -> Result<bool, D
     }
 }
 
+fn program_in(dir: &str) -> String {
+    format!("{dir}/hmz")
+}
+
+/// What is there once all before it in the archive is.
+fn whole_in(dir: &str) -> String {
+    format!("{dir}/whole")
+}
+
+/// Whether a guest in a container has come in and has not begun to come out.
+async fn is_whole(session: &Session<'_>, id: &str, dir: &str) -> Result<bool, DriverError> {
+    Ok(is_there(session, id, &whole_in(dir)).await? && is_there(session, id, &program_in(dir)).await?)
+}
+
+/// Brings a guest into a container, over what is there of it.
+///
+/// # Errors
+/// Its program cannot be read here; inside: the daemon does not take it.
+async fn bring(session: &Session<'_>, id: &str, dir: &str, program: &Path) -> Result<Result<(), Fault>, DriverError> {
+    let (file, name) = (program.to_owned(), dir.trim_start_matches('/').to_owned());
+    let archive = tokio::task::spawn_blocking(move || archived(&file, &name)).await;
+    let archive = archive.map_err(|e| DriverError::Transient(e.to_string()))?;
+    let archive = archive.map_err(|e| DriverError::Transient(format!("{}: {e}", program.display())))?;
+    let path = format!("/containers/{id}/archive?path=/");
+    Ok(session.api.put_tar_within(&path, Bytes::from(archive), UPLOAD).await.map(|_| ()))
+}
+
 fn archived(program: &Path, dir: &str) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
@@ -192,7 +214,12 @@ fn archived(program: &Path, dir: &str) -> std::io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
     header.set_size(content.len() as u64);
-    archive.append_data(&mut header, format!("{dir}/hmz"), content.as_slice())?;
+    archive.append_data(&mut header, program_in(dir), content.as_slice())?;
+    // the last: one that was cut off has none
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(0o644);
+    header.set_size(0);
+    archive.append_data(&mut header, whole_in(dir), std::io::empty())?;
     archive.into_inner()
 }
 
@@ -200,33 +227,55 @@ fn archived(program: &Path, dir: &str) -> std::io::Result<Vec<u8>> {
 /// one that is gone has none.
 ///
 /// # Errors
-/// The daemon does not answer.
+/// The daemon does not answer, or something of ours is still there: the mark has to stay.
 pub async fn leave(session: &Session<'_>, mark: &Listed) -> Result<(), DriverError> {
     let Some(id) = &mark.attached else { return Ok(()) };
     // no directory of anybody else's, whatever a label says
     let is_ours = |dir: &&String| dir.starts_with("/.hmz-") || dir.starts_with("/tmp/hmz-");
     let dirs: Vec<String> = mark.attached_dirs.iter().filter(is_ours).filter(|d| !d.contains("/..")).cloned().collect();
     let Some(own) = dirs.first().filter(|dir| dir.starts_with("/.hmz-")) else { return Ok(()) };
-    let Some(raw) = session.inspect_raw(id).await? else { return Ok(()) };
-    if !matches!(life::state(&raw), BoxState::Running(_)) {
-        tracing::warn!("{}: {own} stays in a container that is not running", session.at());
+    if !is_in(session, id, own).await? {
         return Ok(());
     }
-    let mut argv = vec![format!("{own}/hmz"), "guest".into(), "file".into(), "clear".into()];
+    let Err(why) = clear(session, id, own, &dirs).await? else { return Ok(()) };
+    // it may have ended meanwhile
+    if is_in(session, id, own).await? {
+        return Err(DriverError::Transient(format!("{}: {own} is still in a container: {why}", session.at())));
+    }
+    tracing::warn!("{}: something may stay in a container: {why}", session.at());
+    Ok(())
+}
+
+/// Whether the directory that goes last is in a container that runs.
+async fn is_in(session: &Session<'_>, id: &str, own: &str) -> Result<bool, DriverError> {
+    let Some(raw) = session.inspect_raw(id).await? else { return Ok(false) };
+    if !matches!(life::state(&raw), BoxState::Running(_)) {
+        tracing::warn!("{}: {own} stays in a container that is not running", session.at());
+        return Ok(false);
+    }
+    is_there(session, id, own).await
+}
+
+/// Has the guest remove directories; inside: why they may still be there.
+async fn clear(session: &Session<'_>, id: &str, own: &str, dirs: &[String]) -> Result<Result<(), String>, DriverError> {
+    // half of a guest clears nothing
+    if !is_whole(session, id, own).await?
+        && let Err(fault) = bring(session, id, own, &session.who.guest).await?
+    {
+        return Ok(Err(fault.to_string()));
+    }
+    let mut argv = vec![program_in(own), "guest".into(), "file".into(), "clear".into()];
     // the program itself last
     argv.extend(dirs.iter().rev().cloned());
     let what = Exec { user: Some("0:0".into()), ..Exec::of(argv) };
     let socket = session.api.road().socket().await.map_err(|why| session.fault(Fault::Silent(why)))?;
-    let id = id.clone();
+    let id = id.to_owned();
     let done = tokio::task::spawn_blocking(move || hmz_wire::channel::run_in(&socket, &id, &what, LEAVE)).await;
-    match done {
-        Ok(Ok(complaint)) if complaint.is_empty() => {}
-        Ok(Ok(complaint)) => tracing::warn!("{}: {own} may stay in a container: {complaint}", session.at()),
-        // it may have ended meanwhile, or its guest never was in it
-        Ok(Err(e)) => tracing::warn!("{}: {own} may stay in a container: {e}", session.at()),
-        Err(e) => return Err(DriverError::Transient(e.to_string())),
-    }
-    Ok(())
+    Ok(match done.map_err(|e| DriverError::Transient(e.to_string()))? {
+        Ok(complaint) if complaint.is_empty() => Ok(()),
+        Ok(complaint) => Err(complaint),
+        Err(e) => Err(e.to_string()),
+    })
 }
 
 #[cfg(test)]
@@ -238,5 +287,16 @@ mod tests {
         let key = |incarnation| BoxKey { instance: "i".into(), uid: uuid::Uuid::nil(), incarnation, role: "box".into() };
         assert_ne!(dir_of(&key(1)), dir_of(&key(2)));
         assert!(dir_of(&key(1)).starts_with("/.hmz-") && dir_of(&key(1)).len() == 18);
+    }
+
+    #[test]
+    fn the_word_that_it_is_whole_comes_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        std::fs::write(&program, "text").unwrap();
+        let archive = archived(&program, ".hmz-1").unwrap();
+        let mut archive = tar::Archive::new(archive.as_slice());
+        let names = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string());
+        assert_eq!(names.collect::<Vec<_>>(), [".hmz-1/", ".hmz-1/hmz", ".hmz-1/whole"]);
     }
 }

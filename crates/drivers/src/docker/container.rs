@@ -230,6 +230,7 @@ mod tests {
             hostname: "vm".into(),
             docker_config_dir: "/nowhere".into(),
             sockets: "/nowhere".into(),
+            guest: "/nowhere".into(),
             hosts: Arc::new(crate::docker::NoHosts),
             clock: Arc::new(hmz_api::clock::SystemClock),
         }

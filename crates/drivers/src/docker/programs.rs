@@ -39,7 +39,11 @@ pub async fn missing(session: &Session<'_>, id: &str, programs: &[String]) -> Re
     }
     let raw = session.inspect_raw(id).await?.unwrap_or_default();
     let env = raw.pointer("/Config/Env").and_then(|env| env.as_array()).cloned().unwrap_or_default();
-    let path = env.iter().filter_map(|one| one.as_str()?.strip_prefix("PATH=")).next_back().unwrap_or(DEFAULT_PATH);
+    let set = env.iter().filter_map(|one| one.as_str()?.strip_prefix("PATH=")).next_back();
+    // the variables of a container that is not ours are not those its execs are given
+    let spec = &session.target.spec;
+    let given = spec.exec_env.iter().filter(|_| spec.container.is_some()).filter_map(|one| one.strip_prefix("PATH=")).next_back();
+    let path = given.or(set).unwrap_or(DEFAULT_PATH);
     for program in programs {
         let places: Vec<String> = places(path, program);
         let found = futures::stream::iter(places).map(|place| async move { is_executable(session, id, place).await });

@@ -47,6 +47,7 @@ impl Corner {
             hostname: "testhost".into(),
             docker_config_dir: self.dir.path().join("docker-config"),
             sockets: self.dir.path().join("d"),
+            guest: env!("CARGO_BIN_EXE_hmz-test-pid1").into(),
             hosts: Arc::new(hmz_drivers::docker::NoHosts),
             clock: Arc::new(SystemClock),
         }
