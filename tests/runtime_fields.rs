@@ -97,7 +97,8 @@ fn daemons_elsewhere_are_watched_and_a_directory_of_theirs_alone_is_no_agents() 
     project.write("steps.yaml", "- say: it ran\n");
     let line = "hmz exec -f boxed -a coder=script/./steps.yaml -e box=docker@far/srv/project -p budget.duration=10m do";
     let refused = home.shell(line).cwd(project.dir()).run().expect_code(2);
-    let said = "hmz exec: error: coder: its harness runs here, and /srv/project on docker:far is not the directory of that path here";
+    let said =
+        "hmz exec: error: coder: its harness runs here, and /srv/project on docker:far is not the directory of that path here";
     assert!(refused.err().contains(said), "{refused}");
     assert_eq!(refused.err().matches("its harness runs here").count(), 1, "told once: {refused}");
     home.assert_no_container_left(LIMIT);
