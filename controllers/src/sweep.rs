@@ -75,6 +75,8 @@ impl Reconciler for Sweep {
         let Some(runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
         let Ok(reference) = key.parse::<RuntimeRef>() else { return Ok(Action::gone()) };
         let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
+        // one that does not go keeps no other from going
+        let mut stays = None;
         for endpoint in runtime::endpoints(world, key, &runtime.spec).await? {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
             let before = world.store.list::<Environment>().await?;
@@ -82,12 +84,13 @@ impl Reconciler for Sweep {
             let Ok(listed) = driver.list(&target).await else { continue };
             for key in late(&world.instance, &listed, &before) {
                 tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
-                driver.remove(&target, &key).await?; // the files are those of its box elsewhere
+                // the files are those of its box elsewhere
+                stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
             }
             let environments = world.store.list::<Environment>().await?;
             for key in plan(&world.instance, &listed, &environments) {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
-                remove(world, &target, &key).await?;
+                stays = remove(world, &target, &key).await.err().or(stays);
             }
             let runs = world.store.list::<Run>().await?;
             // what stays is looked at again the next time
@@ -95,7 +98,7 @@ impl Reconciler for Sweep {
                 tracing::warn!("the sweep: {}", e.message);
             }
         }
-        Ok(Action::requeue(PERIOD))
+        stays.map_or_else(|| Ok(Action::requeue(PERIOD)), Err)
     }
 }
 
