@@ -3,10 +3,12 @@
 use crate::client::Client;
 use crate::show;
 use futures::StreamExt;
+use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::{Event, Outcome};
 use hmz_api::kinds::condition;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Environment, Error, Resource, Run};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use uuid::Uuid;
@@ -16,6 +18,8 @@ const LOST: u32 = 5;
 
 /// How often the seconds of the progress line are brought up to date.
 const TICK: Duration = Duration::from_millis(250);
+/// How long a guest may take before it is said that it does not answer.
+const GUEST: SignedDuration = SignedDuration::from_secs(2);
 
 /// How a run ended.
 pub enum End {
@@ -51,7 +55,7 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                     && owned_by(&environment, uid)
                 {
                     tell_moved(&environment, &mut moved, &progress);
-                    if let Some((stage, detail)) = waits_for(&environment) {
+                    if let Some((stage, detail)) = waits_for(&environment, SystemClock.now()) {
                         progress.say(&stage, &detail);
                     }
                 }
@@ -130,14 +134,18 @@ fn tell_moved(environment: &Resource<Environment>, moved: &mut BTreeSet<String>,
 }
 
 /// The first condition that does not hold yet and has something to say.
-fn waits_for(environment: &Resource<Environment>) -> Option<(String, String)> {
+fn waits_for(environment: &Resource<Environment>, now: Timestamp) -> Option<(String, String)> {
     let conditions = &environment.status.conditions;
+    let created = conditions.get(condition::CREATED).map_or(now, |c| c.last_transition_time);
+    let starts = now.duration_since(created);
     [condition::SCHEDULED, condition::IMAGE_READY, condition::CREATED, condition::GUEST_READY]
         .into_iter()
         .filter_map(|kind| conditions.get(kind))
         .find(|c| c.status != hmz_api::ConditionStatus::True && !c.message.is_empty())
         // a refusal is told once, at the end
         .filter(|c| !matches!(c.reason.as_str(), "Refused" | "Insufficient" | condition::NO_HARNESS))
+        // a guest is asked before it can answer
+        .filter(|c| c.kind != condition::GUEST_READY || starts > GUEST)
         .map(|c| (environment.name().to_owned(), c.message.clone()))
 }
 
@@ -176,4 +184,24 @@ async fn gone(client: &Client, run: &str, uid: Option<Uuid>, told: bool) -> Resu
         }
     }
     Err(Error::failed("the daemon ended"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by it")]
+    use super::*;
+    use hmz_api::ConditionStatus::{False, True};
+    use hmz_api::kinds::EnvironmentSpec;
+
+    #[test]
+    fn a_guest_is_said_to_be_silent_only_when_it_has_been() {
+        let spec: EnvironmentSpec = serde_json::from_str(r#"{"runtime": "docker:here"}"#).unwrap();
+        let mut environment = Resource::<Environment>::new("box", spec);
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        environment.status.conditions.set(condition::GUEST_READY, False, "Pending", "", 1, at(0));
+        environment.status.conditions.set(condition::CREATED, True, "Started", "box-1", 1, at(300));
+        environment.status.conditions.set(condition::GUEST_READY, False, "NotAnswering", "no such file", 1, at(300));
+        assert_eq!(waits_for(&environment, at(301)), None);
+        assert_eq!(waits_for(&environment, at(310)), Some(("box".into(), "no such file".into())));
+    }
 }
