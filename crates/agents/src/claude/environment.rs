@@ -18,15 +18,6 @@ const PASSED: &[&str] = &[
     "ANTHROPIC_*",
     "CLAUDE_CODE_*",
     "CLAUDE_CONFIG_DIR",
-    "API_TIMEOUT_MS",
-    "MAX_THINKING_TOKENS",
-    "BASH_DEFAULT_TIMEOUT_MS",
-    "BASH_MAX_TIMEOUT_MS",
-    "BASH_MAX_OUTPUT_LENGTH",
-    "DISABLE_TELEMETRY",
-    "DISABLE_ERROR_REPORTING",
-    "DISABLE_BUG_COMMAND",
-    "DISABLE_PROMPT_CACHING*",
     "CLAUDE_SECURESTORAGE_CONFIG_DIR",
     "AWS_BEARER_TOKEN_BEDROCK",
     "AWS_REGION",
@@ -47,9 +38,8 @@ pub(super) const NETWORK: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// Variables of the caller's that claude gets in a box: what the user wishes of it. No key, no sign-in, no address (one may
-/// hold a key) and no path is among them; what it signs in with is the box's own.
-const PASSED_TO_A_BOX: &[&str] = &[
+/// What the user wishes of it, wherever it runs: limits and what it does not do.
+const WISHES: &[&str] = &[
     "API_TIMEOUT_MS",
     "MAX_THINKING_TOKENS",
     "BASH_DEFAULT_TIMEOUT_MS",
@@ -59,10 +49,12 @@ const PASSED_TO_A_BOX: &[&str] = &[
     "DISABLE_ERROR_REPORTING",
     "DISABLE_BUG_COMMAND",
     "DISABLE_PROMPT_CACHING*",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-    "CLAUDE_CODE_MAX_RETRIES",
 ];
+
+/// Variables of the caller's that claude gets in a box besides: what the user wishes of it. No key, no sign-in, no address (one may
+/// hold a key) and no path is among them; what it signs in with is the box's own.
+const PASSED_TO_A_BOX: &[&str] =
+    &["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_MAX_RETRIES"];
 
 /// What the patterns above match and claude does not get: they are of the claude that may have started us, or they
 /// would have it run a program here or keep its files elsewhere.
@@ -82,6 +74,10 @@ const KEPT_BACK: &[&str] = &[
 pub(super) const ALLOWED_IN_COMMANDS: &[&str] =
     &["TERM", "PAGER", "GIT_PAGER", "GIT_EDITOR", "NO_COLOR", "LANG", "LC_*", "CLAUDECODE", "TMPDIR"];
 
+fn goes_into_a_box(name: &str) -> bool {
+    matches(WISHES, name) || matches(PASSED_TO_A_BOX, name)
+}
+
 fn matches(patterns: &[&str], name: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -90,7 +86,7 @@ fn matches(patterns: &[&str], name: &str) -> bool {
 }
 
 fn is_passed(name: &str) -> bool {
-    (matches(PASSED, name) || matches(NETWORK, name)) && !matches(KEPT_BACK, name)
+    (matches(PASSED, name) || matches(WISHES, name) || matches(NETWORK, name)) && !matches(KEPT_BACK, name)
 }
 
 /// The environment of a session's process.
@@ -104,7 +100,7 @@ pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<S
 
 /// What a session's process in a box gets on top of the box's own variables.
 pub(super) fn in_box(start: &SessionStart, session: &str) -> BTreeMap<String, String> {
-    let passed = start.caller.env.iter().filter(|(name, _)| matches(PASSED_TO_A_BOX, name));
+    let passed = start.caller.env.iter().filter(|(name, _)| goes_into_a_box(name));
     passed.map(|(name, value)| (name.clone(), value.clone())).chain(ours(start, session)).collect()
 }
 
@@ -163,9 +159,9 @@ mod tests {
             "HOME",
             "PATH",
         ] {
-            assert!(!matches(PASSED_TO_A_BOX, name), "{name}");
+            assert!(!goes_into_a_box(name), "{name}");
         }
-        assert!(matches(PASSED_TO_A_BOX, "DISABLE_TELEMETRY"));
+        assert!(goes_into_a_box("DISABLE_TELEMETRY"));
     }
 
     #[test]
