@@ -47,7 +47,11 @@ fn one_field_at_a_time() {
         2,
         "runtimes.docker.here.memory: here: memory cannot be negative: -8\n",
     );
-    refused(&["set", "runtimes.docker.here.cpus", "many"], 2, "runtimes.docker.here.cpus: 'many' is not a number of CPUs\n");
+    refused(
+        &["set", "runtimes.docker.here.cpus", "many"],
+        2,
+        "runtimes.docker.here.cpus: 'many' is not a number of CPUs, such as 2 or 0.5\n",
+    );
     refused(
         &["set", "runtimes.docker.here.imgae", "x"],
         2,
@@ -134,7 +138,10 @@ fn an_editor_is_opened_again_until_it_can_be_read() {
     assert_eq!(seen(&home, 1), TEXT);
     let third = seen(&home, 3);
     let told = third.lines().next().unwrap();
-    assert!(told.starts_with("#! settings.yaml:") && told.ends_with("'four' is not a number of CPUs"), "{told}");
+    assert!(
+        told.starts_with("#! settings.yaml:") && told.ends_with("'four' is not a number of CPUs, such as 2 or 0.5"),
+        "{told}"
+    );
     let line: usize = told.split(':').nth(1).unwrap().parse().unwrap();
     assert!(third.lines().nth(line - 1).unwrap().contains("cpus: four"), "the line as the editor counts\n{third}");
 

@@ -63,7 +63,7 @@ fn what_cpus_are() {
         assert_eq!(text.parse::<Cpus>().unwrap().millis(), millis, "{text}");
     }
     for text in ["", "four", "-1", "1.", ".5", "1e3", "inf", "nan", "+4", "m", "+5m", "0x10", "4 5", "1000000000001"] {
-        assert_eq!(text.parse::<Cpus>().unwrap_err().0, format!("'{text}' is not a number of CPUs"));
+        assert_eq!(text.parse::<Cpus>().unwrap_err().0, format!("'{text}' is not a number of CPUs, such as 2 or 0.5"));
     }
     assert_eq!("600.00049".parse::<Cpus>().unwrap_err().0, "'600.00049' CPUs is finer than a thousandth");
     for json in ["-1", "1e300", "true", "null", "[]"] {

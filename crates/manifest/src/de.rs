@@ -49,7 +49,15 @@ impl Fault {
     }
 
     fn is_missing(&self, field: &str) -> bool {
-        self.message == missing(field)
+        self.message.starts_with(&missing(field))
+    }
+
+    /// With an example of what the field takes, when it is of the field itself and of its type.
+    fn with_example(mut self, of: At, field: &str) -> Self {
+        if self.at == Some(of) && self.suggestion.is_none() && self.message.starts_with("expected ") {
+            self.suggestion = example(field).map(|example| format!("write it as '{field}: {example}'"));
+        }
+        self
     }
 
     fn plain(message: String) -> Self {
@@ -81,13 +89,17 @@ impl de::Error for Fault {
         fault
     }
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        // what stands for no key at all
+        if field == "~" {
+            return Self { unknown_field: true, ..Self::plain("a key is missing before this ':'".into()) };
+        }
         let mut fault = Self::plain(format!("unknown field '{field}'"));
         fault.suggestion = suggestion(field, expected);
         fault.unknown_field = true;
         fault
     }
     fn missing_field(field: &'static str) -> Self {
-        Self::plain(missing(field))
+        Self::plain(missing_with_example(field))
     }
     fn duplicate_field(field: &'static str) -> Self {
         Self::plain(format!("the field '{field}' is there twice"))
@@ -96,6 +108,42 @@ impl de::Error for Fault {
 
 fn missing(field: &str) -> String {
     format!("the field '{field}' is missing")
+}
+
+/// The same with what it looks like.
+fn missing_with_example(field: &str) -> String {
+    example(field).map_or_else(|| missing(field), |example| format!("{}, such as '{field}: {example}'", missing(field)))
+}
+
+/// What a field looks like.
+fn example(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "runtime" => "docker:here",
+        "runtimes" => "{docker: {here: {endpoint: local}}}",
+        "workdir" => "/home/me/project",
+        "image" => "python:3.12-slim",
+        "cpus" => "0.5",
+        "memory" | "gpu_memory" => "8G",
+        "gpus" | "max_containers" | "max_tasks" => "2",
+        "name" => "box",
+        "labels" => "{team: red}",
+        "annotations" => "{note: ask Ann}",
+        "metadata" => "{name: box}",
+        "flow" => "boxed",
+        "task" => "Fix add() in calc.py.",
+        "agents" => "{coder: claude/claude-haiku-4-5:low}",
+        "environments" => "{box: {runtime: docker:here, workdir: .}}",
+        "params" => "{budget: {duration: 10m}}",
+        "budget" => "{duration: 10m}",
+        "duration" | "timeout" => "10m",
+        "endpoint" => "local",
+        "fallback" => "[docker:spare]",
+        "run_args" => "[--init]",
+        "steps" => "[{exec: {environment: box, command: make test}}]",
+        "exec" => "{environment: box, command: make test}",
+        "command" => "make test",
+        _ => return None,
+    })
 }
 
 /// serde's words for a type, as a person says them.
@@ -342,6 +390,10 @@ impl<'de> Deserializer<'de> for De<'_> {
         let items = match &self.node.value {
             Value::Seq(items) => items.as_slice(),
             _ if self.node.is_null() => &[],
+            Value::Map(map) if map.entries.first().is_some_and(|e| e.key.starts_with('-')) => {
+                let fault = self.unexpected(&visitor);
+                return Err(fault.suggest(Some("a '-' that begins an item has a space after it".into())));
+            }
             _ => return Err(self.unexpected(&visitor)),
         };
         visitor.visit_seq(Items { rest: items.iter(), de: self }).map_err(|e: Fault| e.or_at(self.node.at))
@@ -420,7 +472,7 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
 
 struct Entries<'a> {
     rest: std::slice::Iter<'a, Entry>,
-    value: Option<&'a Node>,
+    value: Option<&'a Entry>,
     de: De<'a>,
 }
 
@@ -435,13 +487,14 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
         let skip = self.de.skip;
         let Some(entry) = self.rest.find(|e| !skip.contains(&e.key_at)) else { return Ok(None) };
-        self.value = Some(&entry.value);
+        self.value = Some(entry);
         let key: de::value::StrDeserializer<'_, Fault> = entry.key.as_str().into_deserializer();
         seed.deserialize(key).map(Some).map_err(|e| e.or_at(entry.key_at))
     }
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Fault> {
-        let Some(node) = self.value.take() else { return Err(Fault::plain("a value was asked for before its key".into())) };
-        seed.deserialize(self.de.below(node)).map_err(|e| e.or_at(node.at))
+        let Some(entry) = self.value.take() else { return Err(Fault::plain("a value was asked for before its key".into())) };
+        let node = &entry.value;
+        seed.deserialize(self.de.below(node)).map_err(|e| e.or_at(node.at).with_example(node.at, &entry.key))
     }
 }
 

@@ -1,7 +1,9 @@
 //! A manifest's text as resources.
 
+use crate::broken;
 use crate::check;
 use crate::de::{self, Fault, Inside};
+use crate::odd;
 use crate::place::Context;
 use crate::report::{At, Report, lines, snippet};
 use crate::settings;
@@ -75,7 +77,26 @@ pub fn read_declared(text: &str, origin: &str, context: &Context) -> Result<Vec<
     }
     faults.sort_by_key(|f| f.at);
     faults.dedup();
-    Err(faults.into_iter().map(|f| report(text, origin, f)).collect())
+    let whose = |fault: &Fault| (documents.len() > 1).then(|| named(&documents, fault.at?)).flatten();
+    let told = faults.into_iter().map(|mut fault| {
+        if let Some(whose) = whose(&fault) {
+            fault.message = format!("{} (in {whose})", fault.message);
+        }
+        report(text, origin, fault)
+    });
+    Err(told.collect())
+}
+
+/// The document of several that a place is in, by what it declares.
+fn named(documents: &[Rc<Node>], at: At) -> Option<String> {
+    let (index, document) = documents.iter().enumerate().take_while(|(_, document)| document.at <= at).last()?;
+    let text = |path: &[&str]| document.at_path(path).and_then(Node::text);
+    let declared = match (text(&["kind"]), text(&["metadata", "name"]).or_else(|| text(&["metadata", "generateName"]))) {
+        (Some(kind), Some(name)) => format!(", {kind} '{name}'"),
+        (Some(kind), None) => format!(", a {kind}"),
+        _ => String::new(),
+    };
+    Some(format!("document {}{declared}", index + 1))
 }
 
 /// The resources of a document: itself, or the items of a `List`.
@@ -231,10 +252,11 @@ fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>)
 pub(crate) fn report(text: &str, origin: &str, fault: Fault) -> Report {
     let at = on_a_line(text, fault.at.unwrap_or(At { line: 1, column: 1 }));
     let at = fault.inside.as_ref().map_or(at, |inside| within(text, at, inside));
-    let message = match invisible(text, at) {
-        Some(found) => format!("{} ({found})", fault.message),
-        None => fault.message,
-    };
+    let mut message = fault.message;
+    // what names it already says enough
+    if let Some(found) = odd::beside(text, at).filter(|_| !message.contains("tab cannot indent") && !message.contains("U+")) {
+        message = format!("{message} ({found})");
+    }
     Report {
         origin: origin.to_owned(),
         line: at.line,
@@ -276,30 +298,5 @@ fn on_a_line(text: &str, at: At) -> At {
 }
 
 pub(crate) fn broken_report(text: &str, origin: &str, broken: &Broken) -> Report {
-    report(text, origin, Fault::new(broken.at, broken.message.clone()))
-}
-
-/// A tab that indents, or a space that is none, on the line of a fault or the one before it.
-fn invisible(text: &str, at: At) -> Option<String> {
-    let first = at.line.saturating_sub(2);
-    let near: Vec<(usize, &str)> = lines(text).enumerate().skip(first).take(at.line - first).collect();
-    for (index, line) in near.into_iter().rev() {
-        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
-        if let Some(column) = line[..indent].find('\t') {
-            return Some(format!("line {}, column {}: a tab; YAML is indented with spaces", index + 1, column + 1));
-        }
-        for (column, c) in line.chars().enumerate() {
-            let name = match c {
-                '\u{a0}' => "no-break space (U+00A0)",
-                '\u{202f}' => "narrow no-break space (U+202F)",
-                '\u{2007}' => "figure space (U+2007)",
-                '\u{3000}' => "ideographic space (U+3000)",
-                '\u{200b}' => "zero-width space (U+200B)",
-                '\u{feff}' => "byte-order mark (U+FEFF)",
-                _ => continue,
-            };
-            return Some(format!("line {}, column {}: a {name}; write an ordinary space", index + 1, column + 1));
-        }
-    }
-    None
+    report(text, origin, broken::explained(text, broken))
 }

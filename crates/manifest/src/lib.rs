@@ -10,10 +10,13 @@
 //! - [`schema`] generates the JSON Schemas in `schemas/`.
 #![forbid(unsafe_code)]
 
+mod broken;
 mod check;
 mod de;
 mod document;
 mod emit;
+mod folder;
+mod odd;
 mod paths;
 mod place;
 mod report;
@@ -26,7 +29,8 @@ mod written;
 
 pub use document::{Declared, read, read_declared};
 pub use emit::{to_yaml, to_yaml_all, value_to_yaml};
-pub use paths::{read_paths, read_paths_declared};
+pub use folder::{FolderGuard, watch_folders};
+pub use paths::{manifests_of, read_manifest, read_paths, read_paths_declared};
 pub use place::Context;
 pub use report::{Report, into_error};
 pub use suggest::nearest;

@@ -2,7 +2,7 @@
 
 use crate::document::{Declared, read_declared};
 use crate::place::Context;
-use crate::report::{Report, into_error};
+use crate::report::{At, Report, into_error, lines, snippet};
 use crate::tree::MAX_BYTES;
 use hmz_api::{AnyResource, Error};
 use std::io::Read;
@@ -69,7 +69,23 @@ fn unreadable(path: &Path, e: std::io::Error) -> Error {
     Error::usage(format!("{}: {e}", path.display()))
 }
 
-/// The manifests of a directory, as shown and as opened.
+/// The manifests of a directory, as they are shown and as they are opened.
+///
+/// # Errors
+/// It cannot be read, or there are none and it may not be so.
+pub fn manifests_of(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+    manifests(shown, full, true)
+}
+
+/// The text of a manifest.
+///
+/// # Errors
+/// It cannot be read, is too long, or is no text.
+pub fn read_manifest(full: &Path, shown: &str) -> Result<String, Report> {
+    let failed = |e: std::io::Error| Report::without_place(shown, e.to_string());
+    bounded(std::fs::File::open(full).map_err(failed)?, shown)
+}
+
 fn manifests(shown: &Path, full: &Path, may_be_empty: bool) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
     let entries = std::fs::read_dir(full).map_err(|e| unreadable(shown, e))?;
     let mut files = Vec::new();
@@ -96,8 +112,16 @@ pub(crate) fn bounded(source: impl Read, origin: &str) -> Result<String, Report>
         return Err(Report::without_place(origin, format!("longer than {} MiB", MAX_BYTES >> 20)));
     }
     String::from_utf8(bytes).map_err(|e| {
-        let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-        let line = good.iter().filter(|b| **b == b'\n').count() + 1;
-        Report::without_place(origin, format!("line {line} is not UTF-8 text"))
+        let good = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
+        let line = lines(&good).count().max(1) + usize::from(good.ends_with('\n'));
+        let column = good.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let (text, at) = (String::from_utf8_lossy(e.as_bytes()), At { line, column });
+        let byte = e.as_bytes().get(good.len()).copied().unwrap_or_default();
+        Report {
+            line,
+            column,
+            snippet: snippet(&text, at),
+            ..Report::without_place(origin, format!("this is not UTF-8 text (the byte 0x{byte:02X}); save the file as UTF-8"))
+        }
     })
 }

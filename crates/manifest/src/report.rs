@@ -2,6 +2,7 @@
 
 use hmz_api::Error;
 use std::fmt;
+use unicode_width::UnicodeWidthStr;
 
 /// One fault of a manifest or of settings.yaml.
 ///
@@ -98,6 +99,9 @@ pub(crate) fn snippet(text: &str, at: At) -> String {
     let number = at.line.to_string();
     let gutter = " ".repeat(number.len());
     let dots = if start > 0 { "…" } else { "" };
-    let indent = " ".repeat(at.column.saturating_sub(1).saturating_sub(start) + usize::from(start > 0));
+    // a terminal gives some characters two cells, and some none
+    let before: String = shown.chars().take(at.column.saturating_sub(1).saturating_sub(start)).collect();
+    let beyond = at.column.saturating_sub(1).saturating_sub(start + before.chars().count());
+    let indent = " ".repeat(before.width() + beyond + usize::from(start > 0));
     format!("{gutter} |\n{number} | {dots}{}\n{gutter} | {indent}^", shown.trim_end())
 }

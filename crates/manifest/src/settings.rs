@@ -6,13 +6,14 @@ mod entry;
 mod fields;
 pub mod file;
 pub mod saved;
-mod watch;
+pub(crate) mod watch;
 
 pub(crate) use entry::runtime_spec;
 pub use watch::{Loaded, WatchGuard, glance, watch};
 
 use crate::de::Fault;
 use crate::document::{broken_report, duplicates, report};
+use crate::odd;
 use crate::place::Context;
 use crate::report::{At, Report};
 use crate::suggest::nearest;
@@ -102,6 +103,19 @@ fn whole(text: &str, origin: &str) -> Result<Rc<Node>, Report> {
     Ok(root)
 }
 
+/// Top-level keys that only look like another program's: a slip in `runtimes`, and one with a space nobody sees.
+fn mistaken(root: &Node) -> impl Iterator<Item = Fault> + '_ {
+    let is_there = root.get("runtimes").is_some();
+    root.map().into_iter().flat_map(|map| &map.entries).filter_map(move |entry| {
+        let near = nearest(&entry.key, ["runtimes"]).filter(|near| *near != entry.key && !is_there);
+        let is_odd = odd::has_unseen(&entry.key);
+        (near.is_some() || is_odd).then(|| {
+            let fault = Fault::new(entry.key_at, format!("unknown field '{}'", entry.key));
+            fault.suggest(near.map(|near| format!("did you mean '{near}'?")))
+        })
+    })
+}
+
 /// What is found under `runtimes`.
 #[derive(Debug, Default)]
 struct Found {
@@ -118,6 +132,7 @@ impl Found {
 
 fn judge(root: &Node, context: &Context) -> Found {
     let mut found = Found::default();
+    found.problems.extend(mistaken(root));
     let Some(backends) = root.get("runtimes").and_then(|e| e.value.map()) else { return found };
     found.problems.extend(twice(backends));
     for entry in &backends.entries {

@@ -175,7 +175,7 @@ fn a_value_is_held_to_the_words_of_reading() {
             "-x = {}",
             "-x: invalid runtime name '-x': must start with a letter or digit and contain only letters, digits, dots, dashes, and underscores",
         ),
-        ("here.cpus = .inf", "here.cpus: '.inf' is not a number of CPUs"),
+        ("here.cpus = .inf", "here.cpus: '.inf' is not a number of CPUs, such as 2 or 0.5"),
     ];
     for (edit, said) in rows {
         assert_eq!(edited(text, &format!("runtimes.docker.{edit}")).unwrap_err(), format!("runtimes.docker.{said}"));

@@ -54,7 +54,8 @@ fn what_cannot_be_read_is_said() {
     let said = |paths: &[&str]| names(paths, "", folder.path()).unwrap_err();
     assert_eq!(said(&["gone.yaml"]), "gone.yaml: No such file or directory (os error 2)");
     assert_eq!(said(&["none"]), "none: no *.yaml, *.yml or *.json in this directory");
-    assert_eq!(said(&["bytes.yaml"]), "bytes.yaml: line 2 is not UTF-8 text");
+    let bytes = "bytes.yaml:2:4: this is not UTF-8 text (the byte 0xFF); save the file as UTF-8\n  |\n2 | c: \u{fffd}\n  |    ^";
+    assert_eq!(said(&["bytes.yaml"]), bytes);
     assert_eq!(said(&["-"]), "no resource in -");
     assert_eq!(said(&["-", "-"]), "-f - is given twice");
     let both = said(&["one.yaml", "two.yaml"]);

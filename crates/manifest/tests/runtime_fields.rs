@@ -96,7 +96,7 @@ fn what_docker_fields_refuse() {
         ),
         ("{nodes: {a: b}}", "2: unknown field 'nodes'".into()),
         ("{host: h}", "2: unknown field 'host'".into()),
-        ("{cpus: many}", "8: 'many' is not a number of CPUs".into()),
+        ("{cpus: many}", "8: 'many' is not a number of CPUs, such as 2 or 0.5".into()),
     ];
     for (fields, refusal) in cases {
         assert_eq!(said("docker", fields), refusal, "{fields}");

@@ -37,7 +37,7 @@ impl Cpus {
     pub fn from_f64(n: f64) -> Result<Self, QuantityError> {
         let millis = n * 1000.0;
         if !n.is_finite() || n < 0.0 || millis > MOST as f64 {
-            return Err(QuantityError(format!("'{n}' is not a number of CPUs")));
+            return Err(QuantityError(format!("'{n}' is not a number of CPUs, such as 2 or 0.5")));
         }
         // what a decimal fraction loses as a float, and not more
         if (millis - millis.round()).abs() > (millis * 1e-14).max(1e-9) {
@@ -62,7 +62,7 @@ impl fmt::Display for Cpus {
 impl FromStr for Cpus {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || QuantityError(format!("'{text}' is not a number of CPUs"));
+        let wrong = || QuantityError(format!("'{text}' is not a number of CPUs, such as 2 or 0.5"));
         let trimmed = text.trim();
         if let Some(millis) = trimmed.strip_suffix('m') {
             let millis = Some(millis).filter(|m| m.bytes().all(|b| b.is_ascii_digit())).and_then(|m| m.parse().ok());
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Cpus {
                 n.checked_mul(1000)
                     .filter(|n| *n <= MOST)
                     .map(Cpus)
-                    .ok_or_else(|| E::custom(format!("'{n}' is not a number of CPUs")))
+                    .ok_or_else(|| E::custom(format!("'{n}' is not a number of CPUs, such as 2 or 0.5")))
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<Cpus, E> {
                 u64::try_from(n).map_err(|_| E::custom(format!("CPUs cannot be negative: {n}"))).and_then(|n| self.visit_u64(n))

@@ -1,7 +1,7 @@
 //! Watching settings.yaml: told by the directories on the way to it, held by the content, and looked at every few seconds in
 //! any case.
 
-mod eyes;
+pub(crate) mod eyes;
 mod reader;
 
 use super::Settings;
@@ -71,7 +71,9 @@ pub fn watch(path: &Path, context: Context) -> std::io::Result<(channel::Receive
     let path = std::path::absolute(path)?;
     let mut reader = Reader::new(&path, context);
     // before the first reading, so that no change falls between them
-    let mut eyes = Eyes::new(&path, wake.clone());
+    let waker = wake.clone();
+    // nobody listens any more when the watch has ended
+    let mut eyes = Eyes::new(&path, move || waker.send(Wake::Look).unwrap_or_default());
     eyes.open();
     reader.look(Instant::now());
     let (told, receiver) = channel::channel(reader.loaded().clone());

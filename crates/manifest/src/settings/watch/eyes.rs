@@ -1,13 +1,12 @@
 //! The watches on the way to the file: each directory that is passed, links followed, for the one name in it that matters.
-//! So a change of the file is seen, one of what a link points to, and one of any directory above.
+//! So a change of the file is seen, one of what a link points to, and one of any directory above. Of a folder whatever is
+//! directly in it is seen as well.
 
-use super::Wake;
 use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,23 +19,47 @@ const LINKS: u32 = 40;
 /// How often the way is looked at again while it changes under the look.
 const TRIES: u32 = 8;
 
-pub(super) struct Eyes {
+/// Told of each change that matters.
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What is looked out for.
+#[derive(Default)]
+struct Matters {
+    /// The paths whose changes matter.
+    names: HashSet<PathBuf>,
+    /// The folder in which every change does.
+    folder: Option<PathBuf>,
+}
+
+impl Matters {
+    fn has(&self, path: &Path) -> bool {
+        self.names.contains(path) || (self.folder.is_some() && path.parent() == self.folder.as_deref())
+    }
+}
+
+pub(crate) struct Eyes {
     path: PathBuf,
-    wake: Sender<Wake>,
+    whole: bool,
+    wake: Wake,
     watcher: Option<RecommendedWatcher>,
     /// Each directory that is watched, and which one it was.
     open: BTreeMap<PathBuf, (u64, u64)>,
-    /// The paths whose changes matter.
-    names: Arc<Mutex<HashSet<PathBuf>>>,
+    matters: Arc<Mutex<Matters>>,
     /// Whether something could not be watched for want of room.
     blind: bool,
     warned: bool,
 }
 
 impl Eyes {
-    pub fn new(path: &Path, wake: Sender<Wake>) -> Self {
-        let names = Arc::default();
-        Self { path: path.to_owned(), wake, watcher: None, open: BTreeMap::new(), names, blind: false, warned: false }
+    /// Those on a file.
+    pub fn new(path: &Path, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let (path, wake, matters) = (path.to_owned(), Arc::new(wake), Arc::default());
+        Self { path, whole: false, wake, watcher: None, open: BTreeMap::new(), matters, blind: false, warned: false }
+    }
+
+    /// Those on a folder and what is directly in it.
+    pub fn of_folder(path: &Path, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { whole: true, ..Self::new(path, wake) }
     }
 
     /// How long to wait for an event before looking without one.
@@ -56,9 +79,12 @@ impl Eyes {
         // a directory that is put in place of another while the watches are made is found by looking again
         for _ in 0..TRIES {
             let way = way(&self.path);
-            *self.names.lock().unwrap_or_else(PoisonError::into_inner) = way.iter().map(|(dir, name)| dir.join(name)).collect();
-            let wanted: BTreeMap<PathBuf, (u64, u64)> =
-                way.into_iter().filter_map(|(dir, _)| identity(&dir).map(|id| (dir, id))).collect();
+            let names: HashSet<PathBuf> = way.iter().map(|(dir, name)| dir.join(name)).collect();
+            let end = way.last().map_or_else(|| PathBuf::from("/"), |(dir, name)| dir.join(name));
+            let folder = Some(end).filter(|end| self.whole && end.is_dir());
+            let dirs = way.into_iter().map(|(dir, _)| dir).chain(folder.clone());
+            let wanted: BTreeMap<PathBuf, (u64, u64)> = dirs.filter_map(|dir| identity(&dir).map(|id| (dir, id))).collect();
+            *self.matters.lock().unwrap_or_else(PoisonError::into_inner) = Matters { names, folder };
             if wanted == self.open {
                 return;
             }
@@ -103,20 +129,19 @@ impl Eyes {
     }
 
     fn watcher(&self) -> notify::Result<RecommendedWatcher> {
-        let (wake, names) = (self.wake.clone(), Arc::clone(&self.names));
+        let (wake, known) = (self.wake.clone(), Arc::clone(&self.matters));
         notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let matters = match &event {
                 // reading the file is an event too, and not a change
                 Ok(event) if event.kind.is_access() && !is_close_write(event) => false,
                 Ok(event) => {
-                    let names = names.lock().unwrap_or_else(PoisonError::into_inner);
-                    event.need_rescan() || event.paths.iter().any(|path| names.contains(path))
+                    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                    event.need_rescan() || event.paths.iter().any(|path| known.has(path))
                 }
                 Err(_) => true,
             };
             if matters {
-                // nobody listens any more when the watch has ended
-                let _ = wake.send(Wake::Look);
+                wake();
             }
         })
     }
@@ -238,12 +263,31 @@ mod tests {
         for (what, change) in changes {
             let (_dir, root) = linked();
             let (wake, woken) = std::sync::mpsc::channel();
-            let mut eyes = Eyes::new(&root.join("me/.hmz/settings.yaml"), wake);
+            let mut eyes = Eyes::new(&root.join("me/.hmz/settings.yaml"), move || wake.send(()).unwrap_or_default());
             eyes.open();
             assert!(woken.try_recv().is_err(), "nothing has happened yet");
             change(&root);
             // against hanging only: nobody looks here without being told
-            assert!(matches!(woken.recv_timeout(Duration::from_secs(60)), Ok(Wake::Look)), "{what}");
+            assert_eq!(woken.recv_timeout(Duration::from_secs(60)), Ok(()), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_happens_in_a_folder_is_told() {
+        let changes: [Change; 4] = [
+            ("a new file", |root| std::fs::write(root.join("dots/new.yaml"), "a: 1\n").unwrap()),
+            ("a file removed", |root| std::fs::remove_file(root.join("dots/settings.yaml")).unwrap()),
+            ("a file renamed", |root| std::fs::rename(root.join("dots/settings.yaml"), root.join("dots/b.yaml")).unwrap()),
+            ("the folder replaced", |root| swap(root, "dots")),
+        ];
+        for (what, change) in changes {
+            let (_dir, root) = linked();
+            let (wake, woken) = std::sync::mpsc::channel();
+            let mut eyes = Eyes::of_folder(&root.join("me/.hmz"), move || wake.send(()).unwrap_or_default());
+            eyes.open();
+            assert!(woken.try_recv().is_err(), "nothing has happened yet");
+            change(&root);
+            assert_eq!(woken.recv_timeout(Duration::from_secs(60)), Ok(()), "{what}");
         }
     }
 }
