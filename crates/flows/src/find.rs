@@ -39,22 +39,57 @@ pub struct Listing {
     pub faults: Vec<Error>,
 }
 
-/// The flow of this name; `cwd` is the caller's directory, `home` is HMZ_HOME.
+/// What was read of the folders, the nearest first.
+#[derive(Default)]
+struct Read {
+    /// By name, each with how far it is; of two with the same name the nearest.
+    flows: BTreeMap<String, (usize, Found)>,
+    faults: Vec<Fault>,
+}
+
+/// A file that could not be read.
+struct Fault {
+    far: usize,
+    /// Its name without its ending.
+    stem: String,
+    /// What it says, as far as that could be read.
+    text: String,
+    error: Error,
+}
+
+impl Fault {
+    /// Whether it is where a flow of that name would be: by the file's name, or by what it says.
+    fn may_be(&self, name: &str) -> bool {
+        let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || "-._".contains(c));
+        let says = |before: &str| self.text.match_indices(before).any(|(at, _)| is_end(&self.text[at + before.len()..]));
+        self.stem == name || says(&format!("name: {name}")) || says(&format!("\"name\": \"{name}"))
+    }
+}
+
+impl Read {
+    /// The broken file that is nearer than the flow of this name, and may be the one that is meant.
+    fn before(&self, name: &str) -> Option<&Fault> {
+        let far = self.flows.get(name).map_or(usize::MAX, |(far, _)| *far);
+        self.faults.iter().find(|fault| if fault.far == far { fault.stem == name } else { fault.far < far && fault.may_be(name) })
+    }
+}
+
+/// The flow of this name; `cwd` is the caller's directory, `home` is HMZ_HOME. A file that is broken does not give way to one
+/// that is farther.
 ///
 /// # Errors
 /// A refusal with a suggestion when there is none, and what is wrong with its file when that cannot be read.
 pub fn find(name: &str, cwd: &Path, home: &Path) -> Result<Found, Error> {
-    let Listing { flows, faults } = list(cwd, home);
-    if let Some(found) = flows.iter().find(|flow| flow.name == name) {
+    let read = look(cwd, home);
+    if let Some(fault) = read.before(name) {
+        return Err(fault.error.clone());
+    }
+    if let Some((_, found)) = read.flows.get(name) {
         return Ok(found.clone());
     }
-    // its own file may be the one that is broken
-    if let Some(fault) = faults.iter().find(|fault| fault.message.contains(&format!("/{name}.y"))) {
-        return Err(fault.clone());
-    }
-    let names = flows.iter().map(|flow| flow.name.as_str());
+    let names = read.flows.keys().map(String::as_str);
     let error = Error::refused(format!("there is no flow '{name}'"));
-    let unread = faults.iter().map(|fault| format!("a file of flows is not read as it stands: {}", fault.message));
+    let unread = read.faults.iter().map(|fault| format!("a file of flows is not read as it stands: {}", fault.error.message));
     let error = match nearest(name, names.clone()) {
         Some(near) => Error { message: format!("{}; did you mean '{near}'?", error.message), ..error }.hint(format!("-f {near}")),
         None => error.hint(format!("known flows: {}", names.collect::<Vec<_>>().join(", "))),
@@ -62,30 +97,44 @@ pub fn find(name: &str, cwd: &Path, home: &Path) -> Result<Found, Error> {
     Err(unread.fold(error, Error::hint))
 }
 
-/// All flows of a caller in `cwd` whose HMZ_HOME is `home`.
+/// All flows of a caller in `cwd` whose HMZ_HOME is `home`, but for those that [`find`] would refuse.
 pub fn list(cwd: &Path, home: &Path) -> Listing {
-    let mut flows = BTreeMap::new();
-    let mut faults = Vec::new();
-    for folder in [cwd.join(".hmz/flows"), home.join("flows")] {
-        for file in files(&folder) {
-            match text(&file).and_then(|text| flows_of(&text, &file.to_string_lossy(), &folder)) {
-                Ok(found) => found.into_iter().for_each(|flow| keep(&mut flows, flow)),
-                Err(fault) => faults.push(fault),
+    let read = look(cwd, home);
+    let flows = read.flows.iter().filter(|(name, _)| read.before(name).is_none()).map(|(_, (_, found))| found.clone()).collect();
+    Listing { flows, faults: read.faults.into_iter().map(|fault| fault.error).collect() }
+}
+
+fn look(cwd: &Path, home: &Path) -> Read {
+    let mut read = Read::default();
+    let folders = [cwd.join(".hmz/flows"), home.join("flows")];
+    for (far, folder) in folders.iter().enumerate() {
+        for file in files(folder) {
+            let said = text(&file);
+            let found = said.as_ref().map_err(Clone::clone).and_then(|text| flows_of(text, &file.to_string_lossy(), folder));
+            match found {
+                Ok(found) => found.into_iter().for_each(|flow| keep(&mut read.flows, far, flow)),
+                Err(error) => {
+                    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    read.faults.push(Fault { far, stem, text: said.unwrap_or_default(), error });
+                }
             }
         }
     }
     for (name, text) in BUILTIN {
         match flows_of(text, BUILTIN_SOURCE, Path::new("/")) {
-            Ok(found) => found.into_iter().for_each(|flow| keep(&mut flows, flow)),
-            Err(fault) => faults.push(Error::new(hmz_api::ErrorKind::Internal, format!("{name}: {fault}"))),
+            Ok(found) => found.into_iter().for_each(|flow| keep(&mut read.flows, folders.len(), flow)),
+            Err(fault) => {
+                let error = Error::new(hmz_api::ErrorKind::Internal, format!("{name}: {fault}"));
+                read.faults.push(Fault { far: folders.len(), stem: String::new(), text: String::new(), error });
+            }
         }
     }
-    Listing { flows: flows.into_values().collect(), faults }
+    read
 }
 
 /// Keeps the first one of a name.
-fn keep(flows: &mut BTreeMap<String, Found>, flow: Found) {
-    flows.entry(flow.name.clone()).or_insert(flow);
+fn keep(flows: &mut BTreeMap<String, (usize, Found)>, far: usize, flow: Found) {
+    flows.entry(flow.name.clone()).or_insert((far, flow));
 }
 
 /// The manifests of a folder, by name.
@@ -183,5 +232,28 @@ mod tests {
         assert!(error.message.contains("there is no flow 'other'") && error.hints[1].contains("mine.yaml:4"), "{error}");
         let error = find("mine", &cwd, &home).unwrap_err();
         assert!(error.message.contains("mine.yaml:4") && error.message.contains("stps"), "{error}");
+    }
+
+    #[test]
+    fn a_broken_file_does_not_give_way_to_one_that_is_farther() {
+        let (_dir, cwd, home) = world();
+        let broken = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: boxed}\nspec: {stps: []}\n";
+        // by its file's name, and by what it says
+        for file in ["boxed.yaml", "mine.yml"] {
+            let file = cwd.join(".hmz/flows").join(file);
+            std::fs::write(&file, broken).unwrap();
+            let error = find("boxed", &cwd, &home).unwrap_err();
+            assert!(error.message.contains(":4:") && error.message.contains("'stps'"), "{error}");
+            assert_eq!(list(&cwd, &home).flows, [], "it is not listed as what it is not");
+            std::fs::remove_file(file).unwrap();
+        }
+        // one that is farther than a good one is nobody's business
+        std::fs::write(home.join("flows/boxed.yaml"), broken).unwrap();
+        assert!(find("boxed", &cwd, &home).is_err());
+        std::fs::write(cwd.join(".hmz/flows/boxed.yaml"), flow("boxed", "of the project's")).unwrap();
+        assert_eq!(find("boxed", &cwd, &home).unwrap().spec.description.as_deref(), Some("of the project's"));
+        // nor one of another that begins so
+        std::fs::write(cwd.join(".hmz/flows/boxed2.yaml"), broken.replace("boxed", "boxed-2")).unwrap();
+        assert!(find("boxed", &cwd, &home).is_ok() && find("boxed-2", &cwd, &home).is_err());
     }
 }
