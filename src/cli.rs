@@ -1,11 +1,13 @@
 //! The command line as it is typed.
 
+mod controller;
 mod declare;
 mod find;
 mod runtime;
 
-pub use declare::{Apply, Diff, What};
-pub use find::{Form, Get, Mark};
+pub use controller::Controller;
+pub use declare::{AppliedOutput, Apply, Diff, Summary, What};
+pub use find::{Form, Get, Mark, Which};
 pub use runtime::{
     Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
 };
@@ -25,7 +27,7 @@ use std::path::PathBuf;
   hmz get envs")]
 pub struct Cli {
     /// Log what happens inside to stderr (also HMZ_LOG=debug)
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 900)]
     pub verbose: u8,
     /// What to do.
     #[command(subcommand)]
@@ -41,6 +43,7 @@ pub enum Verb {
   hmz apply -f manifests/ --dry-run
   hmz apply -f run.yaml --wait --timeout 30m
   hmz apply -f manifests/ --set team --prune
+  hmz apply -f manifests/ --set team --prune --wait --summary junit=report.xml
   cat run.yaml | hmz apply -f -
 
 A field that no manifest sets and somebody else did stays. Exit status: 0 done, 1 failed, 2 refused; with --wait a run's own.")]
@@ -59,6 +62,7 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
   hmz get runs -w
   hmz get run/fix-add -o yaml
   hmz get all -l hmz/set=team
+  hmz get sets
   hmz get envs --field-selector status.used=docker:here --sort-by .spec.cpus
   hmz get runs -o custom-columns=NAME:.metadata.name,FLOW:.spec.flow
   hmz get envs -o jsonpath='{range .items[*]}{.metadata.name} {.status.used}{\"\\n\"}{end}'")]
@@ -84,10 +88,14 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
     #[command(after_help = "Examples:\n  hmz cancel run/fix-add\n  hmz cancel fix-add other --no-wait")]
     Cancel(Cancel),
     /// Show one resource with its conditions
-    #[command(after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add")]
+    #[command(
+        after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add\n  hmz describe set/team\n  hmz describe settings"
+    )]
     Describe(Named),
     /// Show what happened to resources
-    #[command(after_help = "Examples:\n  hmz events\n  hmz events -w --for env/box\n  hmz events -o json")]
+    #[command(
+        after_help = "Examples:\n  hmz events\n  hmz events -w --for env/box\n  hmz events --for set/team\n  hmz events -o json"
+    )]
     Events(Events),
     /// Explain a kind or a field of it
     #[command(after_help = "Examples:
@@ -100,15 +108,30 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
     #[command(after_help = "Examples:\n  hmz api-resources\n  hmz api-resources -o name")]
     ApiResources(ApiResources),
     /// Remove resources and everything they started
-    #[command(after_help = "Examples:\n  hmz delete run/fix-add\n  hmz delete env box\n  hmz delete -f run.yaml")]
+    #[command(after_help = "Examples:
+  hmz delete run/fix-add
+  hmz delete env box
+  hmz delete runs -l team=red
+  hmz delete envs --all
+  hmz delete -f run.yaml
+
+What belongs to a run goes with the run. Exit status: 0 when all of it is gone (or was, of manifests).")]
     Delete(Delete),
     /// Show the transcript of a run
-    #[command(after_help = "Examples:\n  hmz logs run/fix-add\n  hmz logs -f fix-add")]
+    #[command(after_help = "Examples:\n  hmz logs run/fix-add\n  hmz logs -f fix-add\n  hmz logs -f fix-add --fold github")]
     Logs(Logs),
-    /// Wait until a resource is as you want it
-    #[command(
-        after_help = "Examples:\n  hmz wait --for=condition=Complete run/fix-add\n  hmz wait --for=condition=Ready env/box --timeout 2m\n  hmz wait --for=delete env/box\n  hmz wait --for=jsonpath={.status.used}=docker:spare env/box\n\nWhat was observed of an earlier generation than the one that is declared does not count.\nExit status: 0 when it is so. Of a run that is Complete: 0 when it went well, 1 failed, 2 refused."
-    )]
+    /// Wait until resources are as you want them, each of them
+    #[command(after_help = "Examples:
+  hmz wait --for=condition=Complete run/fix-add
+  hmz wait --for=condition=Ready env/box env/db --timeout 2m
+  hmz wait --for=condition=Ready envs -l team=red
+  hmz wait --for=condition=Complete -f runs/ --timeout 1h
+  hmz wait --for=delete envs --all
+  hmz wait --for=condition=Synced set/fleet
+  hmz wait --for=jsonpath={.status.used}=docker:spare env/box
+
+What was observed of an earlier generation than the one that is declared does not count.
+Exit status: 0 when all are so. Of a run that is Complete: 0 when it went well, 1 failed, 2 refused; of several, the worst.")]
     Wait(Wait),
     /// Run a flow now and show what it does
     #[command(after_help = "Examples:
@@ -122,6 +145,14 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
     #[command(after_help = "Examples:\n  hmz sh env/box\n  hmz sh box -- python3 -V")]
     Sh(Sh),
     /// Run the daemon in the foreground (verbs start one in the background by themselves)
+    #[command(after_help = "Examples:
+  hmz controller
+  hmz controller --sync ./manifests
+  hmz controller --sync https://git.example.com/team/fleet.git --sync-path envs --sync-ref main
+
+With --sync a set is kept in step with what the source declares: what is new or changed is applied,
+what is gone is deleted, and what is changed by hand is put back. How it goes: hmz get sets,
+hmz events -w --for set/NAME.")]
     Controller(Controller),
     /// Read and change settings.yaml, one field at a time
     #[command(after_help = "Examples:
@@ -139,6 +170,7 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
   hmz runtime import-ssh")]
     Runtime(Runtime),
     /// Show the versions of this program and of the daemon
+    #[command(after_help = "Examples:\n  hmz version")]
     Version,
 }
 
@@ -176,8 +208,14 @@ pub struct Delete {
     #[arg(add = ArgValueCompleter::new(complete::name))]
     pub names: Vec<String>,
     /// Remove what these manifests declare
-    #[arg(short, long = "filename", value_name = "FILE", conflicts_with = "what")]
+    #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["what", "all", "selector", "field_selector"])]
     pub filename: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub which: Which,
+    /// Every one of the kind
+    #[arg(long, conflicts_with_all = ["selector", "field_selector"])]
+    pub all: bool,
     /// Give up what is on a daemon that is gone for good; says what is left behind
     #[arg(long)]
     pub abandon: bool,
@@ -198,21 +236,47 @@ pub struct Logs {
     /// One JSON object an event
     #[arg(long)]
     pub json: bool,
+    /// Fold each turn and each command as a pipeline's log does; auto: as the pipeline this runs in, if it is one of these
+    #[arg(long, value_enum, default_value = "auto", conflicts_with = "json", value_name = "HOW")]
+    pub fold: FoldHow,
+}
+
+/// How a transcript is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FoldHow {
+    /// As GITHUB_ACTIONS or GITLAB_CI say; not at all without them
+    Auto,
+    /// `::group::`, for GitHub Actions
+    Github,
+    /// `section_start`, for GitLab
+    Gitlab,
+    /// Not at all
+    None,
 }
 
 /// `wait`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true).args(["what", "filename"]))]
 pub struct Wait {
     /// condition=NAME[=true|false|unknown], jsonpath={PATH}[=VALUE], or delete
-    #[arg(long = "for", value_name = "WHAT", add = ArgValueCompleter::new(complete::until))]
+    #[arg(long = "for", value_name = "WISH", add = ArgValueCompleter::new(complete::until))]
     pub until: String,
     /// A kind, or kind/name
     #[arg(add = ArgValueCompleter::new(complete::kind_or_name))]
-    pub what: String,
-    /// The name
+    pub what: Option<String>,
+    /// Names within the kind, or more kind/name
     #[arg(add = ArgValueCompleter::new(complete::name))]
-    pub name: Option<String>,
-    /// How long at most
+    pub names: Vec<String>,
+    /// What these manifests declare
+    #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["what", "all", "selector", "field_selector"])]
+    pub filename: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub which: Which,
+    /// Every one of the kind
+    #[arg(long, conflicts_with_all = ["selector", "field_selector"])]
+    pub all: bool,
+    /// How long at most, for all of them together
     #[arg(long, default_value = "30s", value_name = "DURATION")]
     pub timeout: hmz_api::Span,
 }
@@ -242,7 +306,7 @@ pub struct Exec {
 /// `events`.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Only what happened to this: kind/name
+    /// Only what happened to this: kind/name, or set/name
     #[arg(long = "for", value_name = "RESOURCE", add = ArgValueCompleter::new(complete::kind_or_name))]
     pub of: Option<String>,
     /// Go on showing what happens
@@ -325,6 +389,10 @@ pub struct Settings {
 #[derive(Debug, Subcommand)]
 pub enum SettingsAction {
     /// Print a field, or the whole file
+    #[command(after_help = "Examples:
+  hmz settings get
+  hmz settings get runtimes.docker.here.cpus
+  hmz settings get runtimes -o json")]
     Get {
         /// The field, such as runtimes.docker.here.cpus
         #[arg(add = ArgValueCompleter::new(complete::field))]
@@ -334,6 +402,10 @@ pub enum SettingsAction {
         output: Option<SettingsOutput>,
     },
     /// Give a field a value; every other byte of the file stays as it is
+    #[command(after_help = "Examples:
+  hmz settings set runtimes.docker.here '{endpoint: local, harness: local}'
+  hmz settings set runtimes.docker.here.memory 8G
+  hmz settings set 'runtimes.docker.\"gpu.box\".cpus' 4")]
     Set {
         /// The field, such as runtimes.docker.here.cpus
         #[arg(add = ArgValueCompleter::new(complete::field))]
@@ -343,14 +415,21 @@ pub enum SettingsAction {
         value: String,
     },
     /// Take a field out; every other byte of the file stays as it is
+    #[command(
+        after_help = "Examples:\n  hmz settings unset runtimes.docker.here.memory\n  hmz settings unset runtimes.docker.here"
+    )]
     Unset {
         /// The field, such as runtimes.docker.here.cpus
         #[arg(add = ArgValueCompleter::new(complete::field))]
         path: String,
     },
     /// Open it in $VISUAL or $EDITOR; what cannot be read is not saved
+    #[command(after_help = "Examples:\n  hmz settings edit")]
     Edit,
     /// Say everything that is wrong with it
+    #[command(
+        after_help = "Examples:\n  hmz settings validate\n  hmz settings validate ./settings.yaml\n  hmz settings validate - < settings.yaml"
+    )]
     Validate {
         /// Another file, or - for standard input
         file: Option<PathBuf>,
@@ -373,10 +452,90 @@ pub enum CheckOutput {
     Json,
 }
 
-/// `controller`.
-#[derive(Debug, Args)]
-pub struct Controller {
-    /// Detached: started by a verb, ends when there is nothing to do
-    #[arg(long, hide = true)]
-    pub background: bool,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of each `hmz` command of a script; quotes are taken off, and variables are words as any other.
+    fn commands(script: &str) -> Vec<Vec<String>> {
+        let script = script.replace("\\\n", " ");
+        let starts = script.match_indices("hmz ").filter(|(at, _)| {
+            let before = script[..*at].trim_end_matches(' ');
+            before.is_empty()
+                || before.ends_with(['\n', '(', '|'])
+                || before.ends_with("&&")
+                || before.ends_with("  -")
+                || before.ends_with("    -")
+        });
+        let mut all = Vec::new();
+        for (at, _) in starts {
+            let line = script[at..].lines().next().unwrap_or_default();
+            let (mut words, mut quote) = (vec![String::new()], None);
+            for c in line.chars() {
+                match c {
+                    '"' | '\'' if quote.is_none() => quote = Some(c),
+                    c if quote == Some(c) => quote = None,
+                    ' ' if quote.is_none() => words.push(String::new()),
+                    '>' | '<' | '|' | '&' | ')' | ';' if quote.is_none() => break,
+                    c => words.last_mut().unwrap().push(c),
+                }
+            }
+            words.retain(|word| !word.is_empty() && word != "2");
+            all.push(words);
+        }
+        all
+    }
+
+    /// Every command that does something, with the words before it.
+    fn leaves(command: &clap::Command, above: &str, found: &mut Vec<(String, clap::Command)>) {
+        let path = format!("{above}{} ", command.get_name());
+        let below: Vec<&clap::Command> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();
+        if below.is_empty() {
+            found.push((path.trim_end().to_owned(), command.clone()));
+        }
+        below.into_iter().for_each(|command| leaves(command, &path, found));
+    }
+
+    #[test]
+    fn every_verb_has_examples_and_each_of_them_is_read() {
+        let mut found = Vec::new();
+        leaves(&<Cli as clap::CommandFactory>::command(), "", &mut found);
+        assert!(found.len() > 25, "{}", found.len());
+        for (path, command) in found {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = after.strip_prefix("Examples:\n").unwrap_or_else(|| panic!("{path} has no examples"));
+            let examples: String =
+                examples.lines().take_while(|line| !line.is_empty()).map(|line| format!("{}\n", line.trim())).collect();
+            let commands = commands(&examples);
+            assert!(commands.iter().any(|words| words.join(" ").starts_with(&path)), "{path}: {commands:?}");
+            for words in commands {
+                if let Err(e) = Cli::try_parse_from(&words) {
+                    panic!("{path}: {words:?}: {e}");
+                }
+            }
+            for line in after.lines() {
+                assert!(line.chars().count() <= 130, "{path}: a line of its help is long: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_commands_of_the_pipelines_are_read() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ci");
+        for (name, count) in [("pipeline.sh", 4), ("github.yaml", 2), ("gitlab.yaml", 2)] {
+            let text = std::fs::read_to_string(folder.join(name)).unwrap();
+            let text: String =
+                text.lines().filter(|line| !line.trim_start().starts_with('#')).map(|l| format!("{l}\n")).collect();
+            let found = commands(&text);
+            assert_eq!(found.len(), count, "{name}: {found:?}");
+            for words in found {
+                // a variable stands for a name or a duration
+                let words: Vec<String> =
+                    words.iter().map(|word| if word.starts_with("${") { "30m".into() } else { word.clone() }).collect();
+                if let Err(e) = Cli::try_parse_from(&words) {
+                    panic!("{name}: {words:?}: {e}");
+                }
+            }
+        }
+    }
 }

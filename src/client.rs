@@ -4,7 +4,7 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Event, Planned, SettingsAnswer, WatchLine};
+use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Event, Planned, SetState, SettingsAnswer, WatchLine};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -161,7 +161,7 @@ impl Client {
         self.call(Method::GET, &events_path(of, false), None::<&()>).await
     }
 
-    /// The same, and what happens from now on, until the daemon ends.
+    /// The same, and what happens from now on. It outlives the daemon, see [`watch::events`].
     ///
     /// # Errors
     /// When the daemon cannot be had.
@@ -169,7 +169,12 @@ impl Client {
         &self,
         of: Option<(&str, &str)>,
     ) -> Result<impl Stream<Item = Result<Event, Error>> + use<>, Error> {
-        Ok(lines(self.send(Method::GET, &events_path(of, true), Vec::new()).await?.into_body()))
+        let (client, path) = (self.clone(), events_path(of, true));
+        let open = move || {
+            let (client, path) = (client.clone(), path.clone());
+            async move { Ok(lines(client.send(Method::GET, &path, Vec::new()).await?.into_body()).boxed()) }
+        };
+        Ok(watch::events(open().await?, open))
     }
 
     /// What the daemon makes of settings.yaml.
@@ -178,6 +183,14 @@ impl Client {
     /// When the daemon cannot be had.
     pub async fn settings(&self) -> Result<SettingsAnswer, Error> {
         self.call(Method::GET, "/v1/settings", None::<&()>).await
+    }
+
+    /// The sets there are.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn sets(&self) -> Result<Vec<SetState>, Error> {
+        self.call(Method::GET, "/v1/sets", None::<&()>).await
     }
 
     /// The daemon's version.

@@ -54,10 +54,10 @@ pub fn kind_or_name(text: &OsStr) -> Vec<CompletionCandidate> {
     }
 }
 
-/// The same with `all` and `settings`, which only `get` takes.
+/// The same with `all`, `sets` and `settings`, which are no kinds.
 pub fn kind_or_all(text: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = kind_or_name(text);
-    found.extend(beginning(text, ["all", "settings"].map(str::to_owned)));
+    found.extend(beginning(text, ["all", "sets", "settings"].map(str::to_owned)));
     found
 }
 
@@ -92,8 +92,16 @@ fn of_kind(word: &str, text: &OsStr) -> Vec<CompletionCandidate> {
 pub fn until(text: &OsStr) -> Vec<CompletionCandidate> {
     beginning(
         text,
-        ["condition=Complete", "condition=Ready", "condition=Reachable", "condition=Running", "delete", "jsonpath="]
-            .map(str::to_owned),
+        [
+            "condition=Complete",
+            "condition=Ready",
+            "condition=Reachable",
+            "condition=Running",
+            "condition=Synced",
+            "delete",
+            "jsonpath=",
+        ]
+        .map(str::to_owned),
     )
 }
 

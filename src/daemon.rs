@@ -76,11 +76,34 @@ fn outdated(paths: &Paths, stream: &UnixStream) -> Option<ProcessId> {
     }
     let pid = hmz_wire::peer_of(stream).ok()?.pid;
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let background = cmdline.split(|b| *b == 0).any(|word| word == b"--background");
+    let background = was_started_by_a_verb(pid)?;
     // a runner that found no daemon starts one from the copy it runs from, which no upgrade replaces
     let other = exe.starts_with(paths.state.join("guest")) && size(&exe)? != size(Path::new("/proc/self/exe"))?;
     (background && (other || is_deleted(&exe))).then(|| ProcessId::of(pid)).flatten()
+}
+
+/// Whether the daemon of that pid is one in the background.
+fn was_started_by_a_verb(pid: i32) -> Option<bool> {
+    let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(cmdline.split(|b| *b == 0).any(|word| word == b"--background"))
+}
+
+/// The daemon that answers, when it is one in the background.
+async fn in_background(paths: &Paths) -> Option<ProcessId> {
+    let pid = hmz_wire::peer_of(&UnixStream::connect(paths.socket()).await.ok()?).ok()?.pid;
+    was_started_by_a_verb(pid)?.then(|| ProcessId::of(pid)).flatten()
+}
+
+/// Whether the daemon that answers, if one does, is one in the background.
+pub async fn is_in_background(paths: &Paths) -> bool {
+    UnixStream::connect(paths.socket()).await.is_err() || in_background(paths).await.is_some()
+}
+
+/// Ends a daemon in the background, so that one in the foreground takes its place. Nothing that runs ends with it.
+pub async fn make_room(paths: &Paths) {
+    if let Some(daemon) = in_background(paths).await {
+        replace(paths, daemon).await;
+    }
 }
 
 fn size(file: &Path) -> Option<u64> {

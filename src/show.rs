@@ -1,6 +1,6 @@
 //! The terminal's edge: what verbs print, where it goes, and what the output crate of pure functions is told of the terminal.
 
-use crate::cli::{Form, Output};
+use crate::cli::{FoldHow, Form, Output};
 use crate::edge;
 use crate::output::progress::Progress as Line;
 use crate::output::rows;
@@ -8,10 +8,10 @@ use crate::output::sink::{Reader, put};
 use crate::output::style::Style;
 use crate::output::transcript::{self, answer};
 use crate::output::working::Working;
-use crate::output::{describe as description, error as rendering, jsonpath, record, table};
+use crate::output::{describe as description, error as rendering, fold, jsonpath, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Event, Planned, SettingsAnswer};
+use hmz_api::rest::{Event, Planned, SET_KIND, SetState, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -201,6 +201,39 @@ pub fn settings(answer: &SettingsAnswer, how: Option<Output>) -> Result<String, 
     })
 }
 
+/// Sets.
+///
+/// # Errors
+/// When they cannot be written as JSON or YAML.
+pub fn sets(found: &[SetState], how: Option<Output>, single: bool) -> Result<String, Error> {
+    let whole = |set: &SetState| {
+        serde_json::json!({
+            "apiVersion": hmz_api::API_VERSION,
+            "kind": SET_KIND,
+            "metadata": {"name": set.name},
+            "status": set,
+        })
+    };
+    let list = || match found {
+        [set] if single => whole(set),
+        several => {
+            let items: Vec<_> = several.iter().map(whole).collect();
+            serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items})
+        }
+    };
+    Ok(match how {
+        Some(Output::Json) => format!("{}\n", json(&list())?),
+        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&list())?,
+        Some(Output::Name) => found.iter().map(|set| format!("set/{}\n", set.name)).collect(),
+        how => crate::output::sets::table(found, how.is_some(), SystemClock.now()).render(width()),
+    })
+}
+
+/// One set, whole, for people, with the last of what happened to it.
+pub fn set_at_length(set: &SetState, events: &[Event]) -> String {
+    crate::output::sets::describe(set, SystemClock.now()) + &last_events(events)
+}
+
 /// The same with whole messages.
 pub fn settings_at_length(answer: &SettingsAnswer) -> String {
     let mut out = format!("Path:   {}\n", answer.path);
@@ -219,7 +252,11 @@ fn json(value: &impl serde::Serialize) -> Result<String, Error> {
 
 /// One resource, whole, for people, with the last of what happened to it.
 pub fn describe(item: &AnyResource, events: &[Event]) -> String {
-    let mut out = description::describe(item, SystemClock.now());
+    description::describe(item, SystemClock.now()) + &last_events(events)
+}
+
+fn last_events(events: &[Event]) -> String {
+    let mut out = String::new();
     let last = &events[events.len().saturating_sub(LAST_EVENTS)..];
     if !last.is_empty() {
         let table = crate::output::events::table(last, false, SystemClock.now(), None);
@@ -300,6 +337,7 @@ fn style(terminal: bool) -> Style {
 /// A run's transcript as it happens.
 pub struct Transcript {
     lines: transcript::Transcript,
+    fold: Option<fold::Fold>,
     json: bool,
     exec: bool,
     out: bool,
@@ -308,9 +346,17 @@ pub struct Transcript {
 
 impl Transcript {
     /// All of it to stdout: there it is the answer.
-    pub fn of_logs(json: bool) -> Self {
+    pub fn of_logs(json: bool, fold: FoldHow) -> Self {
+        let form = match fold {
+            FoldHow::None => None,
+            FoldHow::Github => Some(fold::Form::Github),
+            FoldHow::Gitlab => Some(fold::Form::Gitlab),
+            FoldHow::Auto if std::io::stdout().is_terminal() => None,
+            FoldHow::Auto => fold::Form::of_pipeline(|name| std::env::var(name).ok()),
+        };
         Self {
             lines: transcript::Transcript::new(style(std::io::stdout().is_terminal())),
+            fold: form.map(fold::Fold::new),
             json,
             exec: false,
             out: true,
@@ -321,7 +367,14 @@ impl Transcript {
     /// The transcript to stderr, each turn's answer to stdout; with `json` events to stdout.
     pub fn of_exec(json: bool) -> Self {
         let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
-        Self { lines: transcript::Transcript::new(style(err)), json, exec: true, out, err }
+        Self { lines: transcript::Transcript::new(style(err)), fold: None, json, exec: true, out, err }
+    }
+
+    /// Nothing comes any more.
+    pub fn end(&mut self) {
+        if let Some(fold) = &mut self.fold {
+            print(&fold.close());
+        }
     }
 
     /// Shows one record, past the progress line if there is one.
@@ -333,6 +386,7 @@ impl Transcript {
             return;
         }
         let text = self.lines.lines(entry);
+        let text = self.fold.as_mut().map_or_else(|| text.clone(), |fold| fold.lines(entry, &text));
         let write = || {
             if self.exec {
                 print_err(&text);

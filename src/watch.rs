@@ -2,9 +2,11 @@
 //! meanwhile is told as if it had been seen going.
 
 use futures::stream::{BoxStream, StreamExt, unfold};
-use hmz_api::rest::WatchLine;
+use hmz_api::rest::{Event, WatchLine};
 use hmz_api::{AnyResource, Error};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use uuid::Uuid;
 
 /// How often in a row a stream that broke is opened again.
 const LOST: u32 = 5;
@@ -69,6 +71,47 @@ where
                         return Some((Err(e), state));
                     }
                 }
+            }
+        }
+    })
+    .boxed()
+}
+
+/// Events that outlive their daemon as well: the next one has all of them, and those that were told are not told again.
+pub fn events<F, O>(first: BoxStream<'static, Result<Event, Error>>, open: F) -> BoxStream<'static, Result<Event, Error>>
+where
+    F: Fn() -> O + Send + 'static,
+    O: Future<Output = Result<BoxStream<'static, Result<Event, Error>>, Error>> + Send,
+{
+    let told: BTreeMap<(Uuid, String, String), (u64, Timestamp)> = BTreeMap::new();
+    unfold((first, told, 0, open), |(mut lines, mut told, mut lost, open)| async move {
+        loop {
+            if lost > LOST {
+                return None;
+            }
+            let broke = match lines.next().await {
+                Some(Ok(event)) => {
+                    lost = 0;
+                    let key = (event.uid, event.reason.clone(), event.message.clone());
+                    if told.insert(key, (event.count, event.last)) == Some((event.count, event.last)) {
+                        continue;
+                    }
+                    return Some((Ok(event), (lines, told, lost, open)));
+                }
+                Some(Err(e)) => e,
+                None => Error::failed("the daemon ended"),
+            };
+            lost += 1;
+            let error = match open().await {
+                Ok(again) if lost <= LOST => {
+                    lines = again;
+                    continue;
+                }
+                Ok(_) => broke,
+                Err(e) => e,
+            };
+            if lost > LOST {
+                return Some((Err(error), (lines, told, lost, open)));
             }
         }
     })
@@ -146,5 +189,23 @@ mod tests {
             .collect()
             .await;
         assert_eq!(told, ["+a", "+b", "=", "+a", "+c", "-b", "nobody is there"]);
+    }
+
+    #[tokio::test]
+    async fn an_event_is_told_once_whatever_becomes_of_the_daemon() {
+        let event = |reason: &str, count: u64| {
+            let at = Timestamp::from_second(count as i64).unwrap();
+            let (uid, kind_of) = (Uuid::nil(), hmz_api::rest::EventType::Normal);
+            let (kind, name, message) = ("Run".into(), "r".into(), String::new());
+            Ok(Event { kind, name, uid, kind_of, reason: reason.into(), message, count, first: at, last: at })
+        };
+        let first = futures::stream::iter(vec![event("a", 1), event("b", 1)]).boxed();
+        let next = Mutex::new(vec![futures::stream::iter(vec![event("a", 1), event("b", 2), event("c", 1)]).boxed()]);
+        let open = move || {
+            let next = next.lock().unwrap().pop().ok_or_else(|| Error::failed("nobody is there"));
+            std::future::ready(next)
+        };
+        let told = events(first, open).map(|one| one.map_or_else(|e| e.message, |e| format!("{}{}", e.reason, e.count)));
+        assert_eq!(told.collect::<Vec<_>>().await, ["a1", "b1", "b2", "c1", "nobody is there"]);
     }
 }

@@ -16,6 +16,8 @@ mod runs;
 #[path = "declare/sets.rs"]
 mod sets;
 mod support;
+#[path = "declare/sync.rs"]
+mod sync;
 #[path = "declare/told.rs"]
 mod told;
 #[path = "declare/waits.rs"]

@@ -1,6 +1,8 @@
 //! Each of the examples is run: two of them by the README's test, the others here.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
 
+#[path = "examples/ci.rs"]
+mod ci;
 mod provider;
 mod support;
 
@@ -47,7 +49,23 @@ fn every_example_is_run_by_a_test() {
     let mut examples: Vec<String> =
         std::fs::read_dir(file("examples")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     examples.sort();
-    assert_eq!(examples, ["claude-run.yaml", "environment.yaml", "first-run.steps.yaml", "first-run.yaml"]);
+    assert_eq!(examples, ["ci", "claude-run.yaml", "environment.yaml", "first-run.steps.yaml", "first-run.yaml"]);
     let readme: String = shell_blocks("README.md").into_iter().map(|block| block.text).collect();
     assert!(readme.contains("-f first-run.yaml") && readme.contains("-f environment.yaml"), "{readme}");
+}
+
+/// An editor is told by each manifest which schema it is held to.
+#[test]
+fn every_manifest_names_its_schema() {
+    for (path, schema) in [
+        ("examples/claude-run.yaml", "manifest.json"),
+        ("examples/environment.yaml", "manifest.json"),
+        ("examples/first-run.yaml", "manifest.json"),
+        ("manifests/flows/boxed.yaml", "flow.json"),
+    ] {
+        let text = std::fs::read_to_string(file(path)).unwrap();
+        let named = text.lines().next().unwrap().strip_prefix("# yaml-language-server: $schema=").expect(path);
+        let found = file(path).parent().unwrap().join(named).canonicalize().unwrap();
+        assert_eq!(found, file("schemas").join(schema).canonicalize().unwrap(), "{path}");
+    }
 }

@@ -291,7 +291,7 @@ fn waiting_and_watching_see_what_changes() {
     let timeout = home.hmz(["wait", "--for=condition=Ready=false", "env/box", "--timeout", "1s"]).run().expect_code(1);
     let _ = timeout.says("wanted Ready False within 1s, and Ready is True (Ready)");
     let timeout = home.hmz(["wait", "--for=delete", "env/box", "--timeout", "1s"]).run().expect_code(1);
-    assert_eq!(timeout.err(), "hmz wait: error: env/box is still there after 1s\n");
+    assert_eq!(timeout.err(), "hmz wait: error: env/box is still there after 1s, and nobody has asked for its deletion\n");
 
     let mut watch = home.hmz(["get", "envs", "-w"]).start();
     watch.wait_for("True");

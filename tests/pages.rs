@@ -12,6 +12,7 @@ const RUN: &[(&str, &str)] = &[
     ("docs/capacity.md", "tests/fallback.rs"),
     ("docs/harness.md", "tests/in_box.rs"),
     ("docs/declaring.md", "tests/declaring_page.rs"),
+    ("docs/gitops.md", "tests/gitops_page.rs"),
     ("docs/settings.md", "tests/settings_page.rs"),
     ("docs/runtimes.md", "tests/runtimes_page.rs"),
 ];

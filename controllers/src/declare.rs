@@ -12,7 +12,7 @@ mod merge;
 mod plan;
 mod rehearsal;
 
-pub use apply::{Applier, apply};
+pub use apply::{Applier, apply, refusals};
 pub use decide::{Asked, Decision, How, decide, spec};
 pub use edit::edit;
 pub use plan::plan;

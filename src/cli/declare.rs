@@ -1,8 +1,8 @@
 //! What declares: `apply` and `diff`.
 
-use super::{CheckOutput, Output};
+use super::CheckOutput;
 use crate::complete;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use hmz_api::Span;
 use std::path::PathBuf;
@@ -45,7 +45,38 @@ pub struct Apply {
     pub timeout: Option<Span>,
     /// How to print what became of each resource
     #[arg(short, long, value_enum)]
-    pub output: Option<Output>,
+    pub output: Option<AppliedOutput>,
+    /// Write what became of each resource to a file as well, for a pipeline: junit=FILE or json=FILE; may be said again
+    #[arg(long, value_name = "FORM=FILE", value_parser = Summary::read, conflicts_with = "dry_run")]
+    pub summary: Vec<Summary>,
+}
+
+/// How what became of each is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AppliedOutput {
+    /// `kind/name`, a line each
+    Name,
+    /// One JSON document, at the end: how many passed, failed and were refused, and each
+    Json,
+}
+
+/// Where a summary goes, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Summary {
+    /// JUnit's XML.
+    Junit(PathBuf),
+    /// JSON.
+    Json(PathBuf),
+}
+
+impl Summary {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("junit", file)) if !file.is_empty() => Ok(Self::Junit(file.into())),
+            Some(("json", file)) if !file.is_empty() => Ok(Self::Json(file.into())),
+            _ => Err("expected junit=FILE or json=FILE".into()),
+        }
+    }
 }
 
 /// `diff`.

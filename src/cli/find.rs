@@ -83,7 +83,7 @@ impl Which {
 /// `get`.
 #[derive(Debug, Args)]
 pub struct Get {
-    /// A kind (envs, runs, runtimes, flows, all), or kind/name
+    /// A kind (envs, runs, runtimes, flows, all), or kind/name; also sets, and settings
     #[arg(add = ArgValueCompleter::new(complete::kind_or_all))]
     pub what: String,
     /// Names within the kind

@@ -56,10 +56,21 @@ pub struct Add {
 #[derive(Debug, Subcommand)]
 pub enum AddBackend {
     /// A docker daemon: environments are containers on it
+    #[command(after_help = "Examples:
+  hmz runtime add docker here --harness local
+  hmz runtime add docker gpubox --endpoint tcp://gpubox.example:2376 --tls-dir ~/.docker/gpubox --detect
+  hmz runtime add docker work --container devbox")]
     Docker(AddDocker),
     /// A docker swarm: environments are services of one task
+    #[command(after_help = "Examples:
+  hmz runtime add swarm fleet --endpoint ssh://me@manager.example --max-tasks 8
+  hmz runtime add swarm fleet --constraint node.labels.shared==true --node worker-1=me@worker-1.example")]
     Swarm(AddSwarm),
     /// A host reached over ssh
+    #[command(after_help = "Examples:
+  hmz runtime add ssh far --host far.example --user me
+  hmz runtime add ssh far --alias build-box
+  hmz runtime add docker far --endpoint ssh:far")]
     Ssh(AddSsh),
     /// Anything else is told what there is.
     #[command(external_subcommand)]
@@ -69,7 +80,7 @@ pub enum AddBackend {
 /// What runtimes of every backend say.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// The name, as -e says it: docker@NAME
+    /// The name, as -e says it behind the backend: docker@NAME, swarm@NAME
     pub name: String,
     /// Where an agent's CLI runs: env (in the box), local (here), or BACKEND:NAME
     #[arg(long, value_name = "WHERE", add = ArgValueCompleter::new(complete::harness))]

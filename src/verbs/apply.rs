@@ -2,6 +2,7 @@
 
 use crate::cli;
 use crate::client::Client;
+use crate::output::summary::{self, Line};
 use crate::verbs::{delete, name, wait};
 use crate::{edge, show};
 use futures::StreamExt;
@@ -26,6 +27,35 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
         let told = plan(&client, "apply", &args.what, false).await?;
         return Ok(ExitCode::from(told.worst.map_or(0, |worst| worst.exit_code())));
     }
+    let mut lines = Vec::new();
+    let done = carry_out(&client, &args, &mut lines).await;
+    if let Err(e) = &done {
+        lines.push(Line::of("manifests".into(), None, Some(e), Duration::ZERO));
+    }
+    if args.output == Some(cli::AppliedOutput::Json) {
+        show::print(&summary::json(&lines));
+    }
+    for summary in &args.summary {
+        let suite = args.what.set.as_deref().unwrap_or("hmz apply");
+        let (file, text) = match summary {
+            cli::Summary::Junit(file) => (file, summary::junit(&lines, suite)),
+            cli::Summary::Json(file) => (file, summary::json(&lines)),
+        };
+        if let Err(e) = std::fs::write(file, text) {
+            // what was applied is applied, and what is wrong with that is said before
+            let e = edge::io(&file.display().to_string(), &e);
+            match &done {
+                Err(_) => drop(tell("apply", "", e)),
+                Ok(_) => return Err(e),
+            }
+        }
+    }
+    done.map(ExitCode::from)
+}
+
+/// Applies, waits when that is asked for, and says what becomes of each; the exit status.
+async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) -> Result<u8, Error> {
+    let begun = Instant::now();
     let results = client.apply(request(&args.what)?).await?;
     let mut worst = 0;
     let mut taken = Vec::new();
@@ -33,14 +63,14 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
         let shown = name::shown(&result.kind, &result.name);
         let verdict = match &result.outcome {
             Ok(applied) => {
-                show::print(&if args.output == Some(cli::Output::Name) {
-                    format!("{shown}\n")
-                } else {
-                    format!("{shown} {}\n", applied.word())
-                });
+                match args.output {
+                    None => show::print(&format!("{shown} {}\n", applied.word())),
+                    Some(cli::AppliedOutput::Name) => show::print(&format!("{shown}\n")),
+                    Some(cli::AppliedOutput::Json) => {}
+                }
                 let verdict = match applied {
                     Applied::Pruned => Ok(()),
-                    _ => verdict(&client, &result.kind, &result.name).await,
+                    _ => verdict(client, &result.kind, &result.name).await,
                 };
                 match applied {
                     // what was refused before stays refused, whatever was mended since
@@ -52,28 +82,33 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
             }
             Err(e) => Err(e.clone()),
         };
+        let action = result.outcome.as_ref().ok().map(|applied| applied.word());
         match verdict {
-            Ok(()) => taken.push(result),
-            Err(e) => worst = worst.max(tell("apply", &shown, e)),
-        }
-    }
-    if args.wait {
-        let until = args.timeout.map(|limit| Instant::now() + limit.duration());
-        for result in taken {
-            let shown = name::shown(&result.kind, &result.name);
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let patience = wait::Patience { limit: left, typed: args.timeout, ends_when_hopeless: true };
-            if let Err(e) = settled(&client, &result, patience).await {
+            Ok(()) if args.wait => taken.push((result, action)),
+            Ok(()) => lines.push(Line::of(shown, action, None, begun.elapsed())),
+            Err(e) => {
+                lines.push(Line::of(shown.clone(), action, Some(&e), begun.elapsed()));
                 worst = worst.max(tell("apply", &shown, e));
             }
         }
     }
-    Ok(ExitCode::from(worst))
+    let until = args.timeout.map(|limit| Instant::now() + limit.duration());
+    for (result, action) in taken {
+        let shown = name::shown(&result.kind, &result.name);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let patience = wait::Patience { limit: left, typed: args.timeout, ends_when_hopeless: true };
+        let done = settled(client, &result, patience).await;
+        lines.push(Line::of(shown.clone(), action, done.as_ref().err(), begun.elapsed()));
+        if let Err(e) = done {
+            worst = worst.max(tell("apply", &shown, e));
+        }
+    }
+    Ok(worst)
 }
 
 /// Prints what went wrong with a resource; the exit status it ends the verb with.
 fn tell(verb: &str, shown: &str, error: Error) -> u8 {
-    let named = error.message.starts_with(shown);
+    let named = shown.is_empty() || error.message.starts_with(shown);
     let told = if named { error } else { Error { message: format!("{shown}: {}", error.message), ..error } };
     show::error(verb, &told);
     told.exit_code()

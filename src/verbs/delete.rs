@@ -15,7 +15,22 @@ use std::process::ExitCode;
 /// When something named is not there, or the daemon cannot be had.
 pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
     let mut wanted = Vec::new();
-    if let Some(what) = &args.what {
+    let by_selection = args.all || args.which.is_said();
+    if by_selection {
+        let what = args.what.as_deref().unwrap_or_default();
+        if what.contains('/') || !args.names.is_empty() {
+            return Err(Error::usage("-l, --field-selector and --all are for one kind, without names"));
+        }
+        let (kind, selection) = (name::kind(what)?, args.which.selection()?);
+        let found = client.list(kind).await?;
+        // a flow of a file is nobody's to delete here, and a runtime that settings.yaml declares is refused
+        let meant = found.iter().filter(|one| selection.matches(one) && one.metadata().uid.is_some());
+        wanted.extend(meant.map(|one| (kind, one.metadata().name.clone())));
+        if wanted.is_empty() {
+            show::aside(&format!("no {} found", show::plural(kind)));
+        }
+    }
+    if let Some(what) = args.what.as_ref().filter(|_| !by_selection) {
         match what.split_once('/') {
             // delete run/a run/b
             Some(_) => {

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::show;
 use crate::verbs::name;
 use hmz_api::Error;
+use hmz_api::rest::SET_KIND;
 use std::process::ExitCode;
 
 /// Runs it.
@@ -14,6 +15,12 @@ use std::process::ExitCode;
 pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
     if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.name.is_none() {
         show::print(&show::settings_at_length(&client.settings().await?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(set) = name::set(&args.what, args.name.as_deref()) {
+        let found = client.sets().await?.into_iter().find(|found| found.name == set);
+        let found = found.ok_or_else(|| Error::not_found(format!("there is no set '{set}'")))?;
+        show::print(&show::set_at_length(&found, &client.events(Some((SET_KIND, &set))).await?));
         return Ok(ExitCode::SUCCESS);
     }
     let (kind, name) = name::one(&args.what, args.name.as_deref())?;

@@ -6,6 +6,7 @@ use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::Error;
+use hmz_api::rest::SET_KIND;
 use std::process::ExitCode;
 
 /// Runs it.
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 /// # Errors
 /// When the daemon cannot be had.
 pub async fn run(client: Client, args: cli::Events) -> Result<ExitCode, Error> {
-    let of = args.of.as_deref().map(|typed| name::one(typed, None)).transpose()?;
+    let of = args.of.as_deref().map(named).transpose()?;
     let of = of.as_ref().map(|(kind, name)| (*kind, name.as_str()));
     let json = args.output == Some(cli::CheckOutput::Json);
     if !args.watch {
@@ -40,6 +41,13 @@ async fn watch(client: &Client, of: Option<(&str, &str)>, json: bool) -> Result<
         let event = event?;
         show::print(&if json { format!("{}\n", serde_json::json!(event)) } else { table.next(&event) });
     }
-    // the daemon that starts next has all of them
     Err(Error::failed("the daemon ended").hint("hmz events -w"))
+}
+
+/// What is typed: a resource, or a set.
+fn named(typed: &str) -> Result<(&'static str, String), Error> {
+    match name::set(typed, None) {
+        Some(set) => Ok((SET_KIND, set)),
+        None => name::one(typed, None),
+    }
 }

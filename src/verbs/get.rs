@@ -8,6 +8,7 @@ use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Error};
+use hmz_manifest::nearest;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
@@ -27,6 +28,9 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         show::print(&show::settings(&client.settings().await?, form)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if name::is_set(args.what.split('/').next().unwrap_or_default()) {
+        return sets(&client, &args).await;
+    }
     if args.watch {
         return tokio::select! {
             done = watch(&client, &args, &selection) => done,
@@ -45,6 +49,32 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         [one] if single => show::single(one, args.output.as_ref())?,
         several => show::listing(several, args.output.as_ref())?,
     });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists sets, which are no resources.
+async fn sets(client: &Client, args: &cli::Get) -> Result<ExitCode, Error> {
+    if args.watch {
+        return Err(Error::usage("sets cannot be watched; what happens to one can: hmz events -w --for set/NAME"));
+    }
+    let (Some(form), None, false) = (usual(args.output.as_ref()), &args.sort_by, args.which.is_said()) else {
+        return Err(Error::usage("sets are printed as a table, wide, yaml, json or name"));
+    };
+    let first = args.what.split_once('/').map(|(_, name)| name.to_owned());
+    let names: Vec<String> = first.into_iter().chain(args.names.iter().cloned()).collect();
+    let mut found = client.sets().await?;
+    for name in &names {
+        if !found.iter().any(|set| set.name == *name) {
+            let near = nearest(name, found.iter().map(|set| set.name.as_str()));
+            let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            return Err(Error::not_found(format!("there is no set '{name}'{near}")));
+        }
+    }
+    found.retain(|set| names.is_empty() || names.contains(&set.name));
+    if found.is_empty() && matches!(form, None | Some(Output::Wide)) {
+        show::aside("no sets found");
+    }
+    show::print(&show::sets(&found, form, names.len() == 1)?);
     Ok(ExitCode::SUCCESS)
 }
 

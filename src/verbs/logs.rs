@@ -27,7 +27,7 @@ pub async fn run(client: Client, args: cli::Logs) -> Result<ExitCode, Error> {
 
 async fn print(client: &Client, args: cli::Logs) -> Result<ExitCode, Error> {
     let run = name::of_kind("Run", &args.run)?;
-    let mut transcript = show::Transcript::of_logs(args.json);
+    let mut transcript = show::Transcript::of_logs(args.json, args.fold);
     let (mut shown, mut lost) = (0, 0);
     loop {
         let mut records = Box::pin(client.journal(&run, shown, args.follow, false).await?);
@@ -35,7 +35,10 @@ async fn print(client: &Client, args: cli::Logs) -> Result<ExitCode, Error> {
             match records.next().await {
                 Some(Ok(record)) => transcript.show(&record, None),
                 Some(Err(e)) => break e,
-                None => return Ok(ExitCode::SUCCESS),
+                None => {
+                    transcript.end();
+                    return Ok(ExitCode::SUCCESS);
+                }
             }
             (shown, lost) = (shown + 1, 0);
         };

@@ -39,6 +39,20 @@ pub fn one(what: &str, name: Option<&str>) -> Result<(&'static str, String), Err
     Ok((kind, stored(kind, name)?))
 }
 
+/// The name of a set in `set team` or `set/team`; a set is no resource.
+pub fn set(what: &str, name: Option<&str>) -> Option<String> {
+    match (what.split_once('/'), name) {
+        (Some(("set" | "sets", name)), None) if !name.is_empty() => Some(name.to_owned()),
+        (None, Some(name)) if is_set(what) => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+/// Whether a word means sets.
+pub fn is_set(word: &str) -> bool {
+    matches!(word, "set" | "sets")
+}
+
 /// The name of a resource of a known kind, typed with or without the kind.
 ///
 /// # Errors

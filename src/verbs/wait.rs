@@ -6,10 +6,12 @@ use crate::output::jsonpath::{self, Path};
 use crate::show;
 use crate::verbs::{delete, name};
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use hmz_api::kinds::{RestartPolicy, condition};
-use hmz_api::rest::WatchLine;
+use hmz_api::rest::{SET_KIND, WatchLine};
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error, Span};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,24 +57,155 @@ pub struct Patience {
     pub ends_when_hopeless: bool,
 }
 
-/// Runs it.
+/// Runs it: for all of them at once, each said when it is so.
 ///
 /// # Errors
-/// When the time is up (it says what it saw), the resource is not there or goes away, or a run that was waited for ended
-/// other than well.
+/// The command line is wrong, or nothing is meant by it. What became of one is said as it comes: the time is up (it says what
+/// it saw), it is not there or goes away, or a run that was waited for ended other than well.
 pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
-    let (kind, name) = name::one(&args.what, args.name.as_deref())?;
-    let shown = name::shown(kind, &name);
-    let limit = args.timeout.duration();
-    if args.until == "delete" {
-        return match tokio::time::timeout(limit, delete::gone(&client, kind, &name)).await {
-            Ok(done) => done.map(|()| said(&shown, "is gone")),
-            Err(_) => Err(Error::failed(format!("{shown} is still there after {}", args.timeout))),
-        };
+    let wish = if args.until == "delete" { None } else { Some(wish(&args.until)?) };
+    let is_set = args.what.as_deref().is_some_and(|what| name::is_set(what.split('/').next().unwrap_or_default()));
+    let wanted = if is_set { sets(&args)? } else { wanted(&client, &args).await? };
+    if wanted.is_empty() && wish.is_some() {
+        return Err(Error::not_found("nothing of that kind is there to be waited for"));
     }
-    let wish = wish(&args.until)?;
+    let (limit, wish) = (args.timeout.duration(), wish.as_ref());
     let patience = Patience { limit: Some(limit), typed: Some(args.timeout), ends_when_hopeless: false };
-    until(&client, kind, &name, &wish, patience).await.map(|()| said(&shown, "condition met"))
+    let mut waiting: FuturesUnordered<_> = wanted
+        .iter()
+        .map(|(kind, name)| {
+            let client = &client;
+            async move {
+                let done = match wish {
+                    Some(wish) if *kind == SET_KIND => until_set(client, name, wish, args.timeout).await,
+                    None if *kind == SET_KIND => Err(Error::usage("a set is gone when nothing is in it; wait for its members")),
+                    Some(wish) => until(client, kind, name, wish, patience).await,
+                    None => gone(client, kind, name, args.timeout).await,
+                };
+                (name::shown(kind, name), done)
+            }
+        })
+        .collect();
+    let mut worst = 0;
+    while let Some((shown, done)) = waiting.next().await {
+        match done {
+            Ok(()) => show::print(&format!("{shown} {}\n", if wish.is_some() { "condition met" } else { "is gone" })),
+            Err(e) => {
+                worst = worst.max(e.exit_code());
+                let named = e.message.starts_with(&shown) || e.message.contains(&format!(" {shown}"));
+                show::error("wait", &if named { e } else { Error { message: format!("{shown}: {}", e.message), ..e } });
+            }
+        }
+    }
+    Ok(ExitCode::from(worst))
+}
+
+/// Which are meant: those that are named, each once, or those there are now.
+async fn wanted(client: &Client, args: &cli::Wait) -> Result<Vec<(&'static str, String)>, Error> {
+    let mut wanted = Vec::new();
+    for resource in show::manifests(&args.filename)? {
+        let metadata = resource.metadata();
+        if metadata.name.is_empty() {
+            let prefix = metadata.generate_name.clone().unwrap_or_default();
+            return Err(Error::usage(format!(
+                "{}? has a generateName: which one is meant?",
+                name::shown(resource.kind(), &prefix)
+            ))
+            .hint("what hmz apply -o name printed"));
+        }
+        wanted.push((resource.kind(), metadata.name.clone()));
+    }
+    let Some(what) = &args.what else { return Ok(wanted) };
+    if args.all || args.which.is_said() {
+        if what.contains('/') || !args.names.is_empty() {
+            return Err(Error::usage("-l, --field-selector and --all are for one kind, without names"));
+        }
+        let (kind, selection) = (name::kind(what)?, args.which.selection()?);
+        let found = client.list(kind).await?;
+        let meant = found.iter().filter(|one| selection.matches(one) && one.metadata().uid.is_some());
+        return Ok(meant.map(|one| (kind, one.metadata().name.clone())).collect());
+    }
+    match what.contains('/') || args.names.is_empty() {
+        true => {
+            for typed in std::iter::once(what).chain(&args.names) {
+                wanted.push(name::one(typed, None)?);
+            }
+        }
+        false => {
+            for typed in &args.names {
+                wanted.push(name::one(what, Some(typed))?);
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    wanted.retain(|one| seen.insert(one.clone()));
+    Ok(wanted)
+}
+
+/// The sets that are named.
+fn sets(args: &cli::Wait) -> Result<Vec<(&'static str, String)>, Error> {
+    let what = args.what.as_deref().unwrap_or_default();
+    let typed: Vec<(&str, Option<&str>)> = match what.contains('/') {
+        true => std::iter::once(what).chain(args.names.iter().map(String::as_str)).map(|one| (one, None)).collect(),
+        false => args.names.iter().map(|one| (what, Some(one.as_str()))).collect(),
+    };
+    let named = |(what, name): (&str, Option<&str>)| {
+        let shown = name.map_or_else(|| what.to_owned(), |name| format!("{what} {name}"));
+        name::set(what, name).ok_or_else(|| Error::usage(format!("'{shown}' names no set")).hint("write it as set/name"))
+    };
+    if typed.is_empty() || args.all || args.which.is_said() {
+        return Err(Error::usage("sets are waited for by name, such as set/team"));
+    }
+    typed.into_iter().map(|one| Ok((SET_KIND, named(one)?))).collect()
+}
+
+/// Waits until a set is as wished. It may still be to come: a controller that keeps it has only just been started.
+async fn until_set(client: &Client, name: &str, wish: &Wish, limit: Span) -> Result<(), Error> {
+    let mut last = "there is no such set".to_owned();
+    let looked = async {
+        loop {
+            if let Some(set) = client.sets().await?.into_iter().find(|set| set.name == name) {
+                let (is, saw) = match wish {
+                    Wish::Condition { name, status } => match set.conditions.get(name) {
+                        None => (false, "it has no such condition yet".to_owned()),
+                        Some(c) => (c.status == *status, format!("{name} is {:?} ({}{})", c.status, c.reason, tail(c))),
+                    },
+                    Wish::Field { path, value, .. } => {
+                        let document = serde_json::json!({"metadata": {"name": set.name}, "status": set});
+                        let found: Vec<String> = path.find(&document).into_iter().map(jsonpath::text).collect();
+                        let is = !found.is_empty() && value.as_ref().is_none_or(|value| found.iter().all(|one| one == value));
+                        (is, if found.is_empty() { "there is none".to_owned() } else { format!("it is '{}'", found.join(" ")) })
+                    }
+                };
+                if is {
+                    return Ok(());
+                }
+                last = saw;
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
+    };
+    match tokio::time::timeout(limit.duration(), looked).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::failed(format!("set/{name}: wanted {wish} within {limit}, and {last}"))),
+    }
+}
+
+/// How often a set is looked at: it is no resource, and is not watched.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// Waits until it is gone.
+async fn gone(client: &Client, kind: &str, name: &str, limit: Span) -> Result<(), Error> {
+    if let Ok(done) = tokio::time::timeout(limit.duration(), delete::gone(client, kind, name)).await {
+        return done;
+    }
+    let shown = name::shown(kind, name);
+    let saw = match client.get(kind, name).await {
+        Ok(there) if there.metadata().is_deleting() => "what it started is still being ended".to_owned(),
+        Ok(_) => "nobody has asked for its deletion".to_owned(),
+        Err(e) => e.message,
+    };
+    Err(Error::failed(format!("{shown} is still there after {limit}, and {saw}")))
 }
 
 /// Waits until a resource is as wished.
@@ -179,11 +312,6 @@ fn ended(resource: &AnyResource, wanted: &str, found: &Condition) -> Result<(), 
         "Refused" => Err(verdict::refusal(&found.message)),
         reason => Err(Error::failed(format!("run/{} has ended ({reason}{})", resource.metadata().name, tail(found)))),
     }
-}
-
-fn said(shown: &str, what: &str) -> ExitCode {
-    show::print(&format!("{shown} {what}\n"));
-    ExitCode::SUCCESS
 }
 
 fn tail(condition: &Condition) -> String {

@@ -30,7 +30,7 @@ fn what_happened_is_told_counted_and_outlives_the_daemon() {
     let mut watch = place.home.hmz(["events", "-w", "--for", "env/box"]).start();
     place.environment("box.yaml", "box", "");
     drop(place.hmz("apply -f box.yaml --wait").ok());
-    watch.wait_for("Ready is True");
+    watch.wait_for("  Ready is True");
     let told = watch.stdout();
     let reasons: Vec<&str> = told.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();
     assert_eq!(reasons, ["Declared", "Held", "Present", "Started", "Answered", "Ready"], "{told}");

@@ -44,3 +44,56 @@ fn a_wait_sees_what_is_declared_and_says_what_it_saw() {
     drop(place.hmz("delete env box").ok());
     assert_eq!(gone.wait().ok().out(), "env/box is gone\n");
 }
+
+#[test]
+fn several_are_waited_for_at_once_and_each_is_told_of() {
+    let place = Place::make();
+    for name in ["a", "b"] {
+        place.environment(&format!("envs/{name}.yaml"), name, "");
+    }
+    drop(place.hmz("apply -f envs").ok());
+    drop(place.hmz("label env/a team=red").ok());
+    let lines = |line: &str| -> Vec<String> {
+        let mut lines: Vec<String> = place.hmz(line).ok().out().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let both = ["env/a condition met", "env/b condition met"];
+    for line in ["env/a env/b env/a", "envs a b", "envs --all", "-f envs", "envs -l team!=blue"] {
+        assert_eq!(lines(&format!("wait --for=condition=Ready --timeout 2m {line}")), both, "{line}");
+    }
+    assert_eq!(lines("wait --for=condition=Ready envs -l team=red"), ["env/a condition met"]);
+    // each that is not so says what was wanted and what was seen
+    let done = place.hmz("wait --for=jsonpath={.metadata.labels.team}=red env/a env/b env/c --timeout 1s").expect_code(1);
+    assert_eq!(done.out(), "env/a condition met\n");
+    let mut said: Vec<String> = done.err().lines().map(str::to_owned).collect();
+    said.sort();
+    let wanted = [
+        "hmz wait: error: env/b: wanted .metadata.labels.team to be 'red' within 1s, and there is none",
+        "hmz wait: error: there is no env/c",
+    ];
+    assert_eq!(said, wanted);
+    let _ = place.hmz("wait --for=condition=Ready envs -l team=green").expect_code(1).says("nothing of that kind is there");
+    let _ = place.hmz("wait --for=condition=Ready").expect_code(2);
+    let _ = place.hmz("wait --for=condition=Ready env/a --all").expect_code(2).says("for one kind, without names");
+    let _ = place.hmz("wait --for=condition=Ready env/a -f envs").expect_code(2);
+    drop(place.hmz("delete envs a b").ok());
+    assert_eq!(lines("wait --for=delete env/a env/b"), ["env/a is gone", "env/b is gone"]);
+    assert_eq!(lines("wait --for=delete envs --all"), Vec::<String>::new());
+}
+
+#[test]
+fn events_are_watched_whatever_becomes_of_the_daemon() {
+    let place = Place::make();
+    place.environment("box.yaml", "box", "");
+    drop(place.hmz("apply -f box.yaml --wait").ok());
+    let mut watch = place.home.hmz(["events", "-w", "--for", "env/box"]).start();
+    watch.wait_for("Declared");
+    let is_daemon = |pid: &i32| crate::support::processes::line(*pid).contains(" controller --background");
+    let daemon = place.home.processes().into_iter().find(is_daemon).and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+    drop(place.hmz("delete env/box").ok());
+    watch.wait_for("Deleted");
+    assert_eq!(watch.stdout().matches(" Declared ").count(), 1, "{}", watch.stdout());
+    drop(watch);
+}

@@ -81,6 +81,33 @@ fn asked(resource: &AnyResource, written: Option<&Value>) -> Result<Asked, Error
     Asked::of(resource, written.filter(|written| !written.is_null()))
 }
 
+/// What of a request would be refused at this moment, so that one that is to be carried out whole or not at all can be left.
+///
+/// # Errors
+/// The request as a whole would be, as [`apply`] has it.
+pub async fn refusals(store: &Store, request: &ApplyRequest) -> Result<Vec<(String, String, Error)>, Error> {
+    check(request)?;
+    let how = how(request);
+    let mut refused = Vec::new();
+    for (nth, resource) in request.resources.iter().enumerate() {
+        let judged = match asked(resource, request.written.get(nth)) {
+            Ok(asked) => {
+                let current = store.get_any(asked.key().0, asked.key().1).await?;
+                decide(current.as_ref(), &asked, &how).map(drop)
+            }
+            Err(e) => Err(e),
+        };
+        if let Err(e) = judged {
+            refused.push((resource.kind().to_owned(), shown(resource.metadata()), e));
+        }
+    }
+    Ok(refused)
+}
+
+fn how(request: &ApplyRequest) -> How<'_> {
+    How { replace: request.replace, set: request.set.as_deref(), attached: request.attached, cwd: &request.caller.cwd }
+}
+
 /// Whether the request can be meant.
 fn check(request: &ApplyRequest) -> Result<(), Error> {
     if let Some(set) = &request.set {
@@ -122,7 +149,7 @@ pub(super) fn shown(metadata: &Metadata) -> String {
 }
 
 async fn one(store: &Store, applier: &dyn Applier, request: &ApplyRequest, asked: Asked) -> Result<(String, Applied), Error> {
-    let how = How { replace: request.replace, set: request.set.as_deref(), attached: request.attached, cwd: &request.caller.cwd };
+    let how = how(request);
     let (kind, name) = (asked.key().0, asked.key().1.to_owned());
     let mut done = Applied::Created;
     for _ in 0..ATTEMPTS {

@@ -45,6 +45,10 @@ pub mod condition {
     pub const SAVED: &str = "Saved";
     /// Runtime: the daemon answers.
     pub const REACHABLE: &str = "Reachable";
+    /// Set: its source could be read.
+    pub const FETCHED: &str = "Fetched";
+    /// Set: what was found last in its source is what is declared.
+    pub const SYNCED: &str = "Synced";
     /// Runtime: the daemon has what the runtime is to hand out.
     pub const SUFFICIENT: &str = "Sufficient";
 }

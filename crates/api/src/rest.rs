@@ -4,6 +4,7 @@ mod edit;
 mod event;
 mod plan;
 mod runtime;
+mod set;
 
 pub use edit::Edit;
 pub use event::{Event, EventType};
@@ -11,6 +12,7 @@ pub use plan::{Effect, Planned};
 pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };
+pub use set::{SET_KIND, SetState};
 
 use crate::error::Error;
 use crate::kinds::AnyResource;

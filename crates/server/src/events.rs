@@ -5,10 +5,11 @@
 
 use futures::StreamExt;
 use hmz_api::clock::SharedClock;
-use hmz_api::rest::{Event, EventType};
+use hmz_api::rest::{Event, EventType, SET_KIND};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Error};
 use hmz_store::{Change, Store};
 use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,14 @@ impl Events {
         drop(kept);
         // nobody may be listening
         let _ = self.told.send(event);
+    }
+
+    /// Something that happened to a set, which is no resource and has no uid: its name stands for one.
+    pub fn of_set(&self, name: &str, reason: &str, message: &str, is_wrong: bool) {
+        let digest = Sha256::digest(format!("set/{name}"));
+        let uid = uuid::Builder::from_slice(&digest[..16]).map(uuid::Builder::into_uuid).unwrap_or_default();
+        let kind_of = if is_wrong { EventType::Warning } else { EventType::Normal };
+        self.note(SET_KIND, name, uid, Happened { kind_of, reason: reason.into(), message: message.into() });
     }
 
     /// Follows the store for as long as it is there.

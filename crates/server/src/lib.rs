@@ -26,6 +26,7 @@ mod saved;
 mod secret;
 mod serve;
 mod settings;
+mod sync;
 mod world;
 
 pub use guest::{GuestProgram, Image};
@@ -34,3 +35,4 @@ pub use process::ProcessId;
 pub use saved::SavedRuntimes;
 pub use secret::secret;
 pub use serve::{Config, State, serve};
+pub use sync::{Source, SyncConfig};

@@ -7,8 +7,11 @@ mod events;
 mod get;
 mod journal;
 mod saved;
+mod sets;
 mod settings;
 mod watch;
+
+pub(crate) use apply::ByVerb;
 
 use crate::attach::Attached;
 use crate::callers::Callers;
@@ -16,6 +19,7 @@ use crate::events::Events;
 use crate::paths::Paths;
 use crate::saved::SavedRuntimes;
 use crate::settings::SettingsFile;
+use crate::sync::Records;
 use axum::Json;
 use axum::Router;
 use axum::http::StatusCode;
@@ -37,6 +41,9 @@ pub(crate) struct Api {
     pub attached: Arc<Attached>,
     pub settings: SettingsFile,
     pub saved: SavedRuntimes,
+    pub records: Records,
+    /// The set that is kept in step, and its source.
+    pub kept: Option<(String, String)>,
 }
 
 /// Largest request body, in bytes.
@@ -49,6 +56,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/apply", post(apply::apply))
         .route("/v1/plan", post(apply::plan))
         .route("/v1/events", get(events::events))
+        .route("/v1/sets", get(sets::sets))
         .route("/v1/settings", get(settings::settings))
         .route("/v1/settings/runtimes", post(saved::add))
         .route("/v1/settings/runtimes/{name}", axum::routing::delete(saved::remove))

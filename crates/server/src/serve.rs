@@ -9,6 +9,7 @@ use crate::listen::{self, ApiListener};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::saved::SavedRuntimes;
+use crate::sync::{Keeper, Records, SyncConfig};
 use crate::{idle, instance, world};
 use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 /// How long a daemon that a verb started stays with nothing to do, unless `HMZ_IDLE` (seconds) says otherwise.
 const IDLE: Duration = Duration::from_secs(60);
@@ -36,6 +38,8 @@ pub struct Config {
     pub guest: GuestProgram,
     /// Whether it ends when there is nothing to do.
     pub ends_when_idle: bool,
+    /// What is kept in step with what.
+    pub sync: Option<SyncConfig>,
 }
 
 /// What whoever started it is told, once.
@@ -53,7 +57,7 @@ pub enum State {
 /// When the socket or the store cannot be had.
 pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error> {
     let paths = config.paths.clone();
-    let Some(lock) = alone(&paths, config.ends_when_idle).await? else {
+    let Some(lock) = alone(&paths, config.ends_when_idle || config.sync.is_some()).await? else {
         tell(State::AnotherRuns);
         return if config.ends_when_idle { Ok(()) } else { Err(Error::failed("a daemon runs already for this HMZ_HOME")) };
     };
@@ -74,6 +78,11 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     }
     let events = Events::open(&paths.state.join("events.jsonl"), world.clock.clone());
     let recorded = events.record(store.clone());
+    let keeper = match config.sync.clone() {
+        Some(sync) => Some(Keeper::new(sync, &paths, &store, &events, &callers, world.clock.clone()).await?),
+        None => None,
+    };
+    let kept = keeper.as_ref().map(Keeper::kept);
     let controllers = hmz_controllers::start(world.clone());
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
@@ -87,6 +96,8 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         attached: Arc::clone(&attached),
         settings: world::settings_file(&paths, &config.env),
         saved: SavedRuntimes::new(&paths, &config.env),
+        records: Records::below(&paths.state),
+        kept,
     };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);
@@ -95,15 +106,25 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
             controllers.look_again("Run", &run);
         }
     };
+    // it ends with this, wherever it is: what it does is gone on with after any end
+    let mut keeping = JoinSet::new();
+    if let Some(keeper) = keeper {
+        keeping.spawn(keeper.run());
+    }
     let why = tokio::select! {
         done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
         () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
         done = recorded => { done?; "nothing can be recorded any more" }
         () = hearing => "no runner can be heard any more",
+        Some(done) = keeping.join_next() => {
+            done.map_err(|e| Error::new(hmz_api::ErrorKind::Internal, e.to_string()))??;
+            "nothing is kept in step any more"
+        }
         () = idle::wait(store, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
         why = ended() => why?,
     };
     tracing::info!("ending: {why}");
+    keeping.abort_all();
     // a verb that finds no socket starts the next daemon, which waits for nothing of ours: the lock goes last
     let _ = std::fs::remove_file(paths.socket());
     controllers.drain().await;

@@ -21,6 +21,11 @@ const GONE: Duration = Duration::from_secs(60);
 
 /// Applies each resource by itself; one that is refused does not hold up another.
 pub(crate) async fn apply(State(api): State<Api>, Json(request): Json<ApplyRequest>) -> Result<Json<Vec<ApplyResult>>, Failure> {
+    if let Some((set, source)) = api.kept.as_ref().filter(|(set, _)| request.set.as_ref() == Some(set)) {
+        return Err(Error::refused(format!("the set '{set}' is kept in step with {source}, which would put this back"))
+            .hint("change it there, or end the hmz controller --sync that keeps it")
+            .into());
+    }
     api.settings.settled(&api.store).await?;
     let applier = ByVerb(Arc::clone(&api.callers));
     Ok(Json(declare::apply(&api.store, &applier, &request).await?))
@@ -47,7 +52,7 @@ pub(crate) async fn edit(
 }
 
 /// A verb that applies.
-struct ByVerb(Arc<Callers>);
+pub(crate) struct ByVerb(pub Arc<Callers>);
 
 #[async_trait]
 impl Applier for ByVerb {

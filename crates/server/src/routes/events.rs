@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use hmz_api::rest::Event;
+use hmz_api::rest::{Event, SET_KIND};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
 
 /// Lists events, oldest first; with `watch=true` a stream of lines.
 pub(crate) async fn events(State(api): State<Api>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
-    let of = asked.kind.as_deref().map(kind).transpose()?;
+    let of = asked.kind.as_deref().map(|word| if word == SET_KIND { Ok(SET_KIND) } else { kind(word) }).transpose()?;
     let name = asked.name;
     let meant =
         move |event: &Event| of.is_none_or(|kind| kind == event.kind) && name.as_ref().is_none_or(|name| *name == event.name);

@@ -1,0 +1,180 @@
+//! The manifests of a source at one moment, and what they declare.
+
+use hmz_api::{AnyResource, Error, Metadata};
+use hmz_manifest::{Context, Report, into_error, manifests_of, read_declared, read_manifest};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What was found at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    /// The commit, or `sha256:` and the digest of what the files say.
+    pub revision: String,
+    /// The first line of the commit's message.
+    pub subject: Option<String>,
+    files: Vec<File>,
+}
+
+/// One manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct File {
+    shown: String,
+    /// Where its relative paths begin.
+    base: PathBuf,
+    text: Result<String, Report>,
+}
+
+/// What a revision declares.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Declaration {
+    /// The revision.
+    pub revision: String,
+    /// The first line of the commit's message.
+    #[serde(default)]
+    pub subject: Option<String>,
+    /// The resources.
+    pub resources: Vec<AnyResource>,
+    /// The spec of each as it is written.
+    pub written: Vec<serde_json::Value>,
+}
+
+/// Where a snapshot is read.
+pub(super) struct Place<'a> {
+    /// The directory whose files are read.
+    pub root: &'a Path,
+    /// The same as it is named in what is declared: it is there for longer.
+    pub named: &'a Path,
+    /// The folders below it.
+    pub paths: &'a [PathBuf],
+    /// Whether a link may lead out of it.
+    pub is_closed: bool,
+}
+
+impl Snapshot {
+    /// Reads the manifests there are.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn read(place: &Place<'_>, commit: Option<(String, Option<String>)>) -> Result<Self, Error> {
+        let mut files = Vec::new();
+        let here = [PathBuf::from("")];
+        for path in if place.paths.is_empty() { &here[..] } else { place.paths } {
+            let folder = place.root.join(path);
+            let at = |e: std::io::Error| {
+                let shown = if path.as_os_str().is_empty() { place.named } else { path.as_path() };
+                Error::failed(format!("{}: {e}", shown.display()))
+            };
+            if !std::fs::metadata(&folder).map_err(at)?.is_dir() {
+                return Err(Error::failed(format!("{}: this is not a directory", path.display())));
+            }
+            for (shown, full) in manifests_of(path, &folder)? {
+                let shown = shown.display().to_string();
+                let text = if place.is_closed && leads_out(&full, place.root) {
+                    Err(Report::without_place(shown.clone(), "this is a link that leads out of the repository"))
+                } else {
+                    read_manifest(&full, &shown)
+                };
+                files.push(File { shown, base: place.named.join(path), text });
+            }
+        }
+        let (revision, subject) = commit.unwrap_or_else(|| (digest(&files), None));
+        Ok(Self { revision, subject, files })
+    }
+
+    /// What they declare, all of it or nothing.
+    ///
+    /// # Errors
+    /// Every fault of every file, each with its place.
+    pub fn declaration(&self, home: Option<&Path>) -> Result<Declaration, Error> {
+        let mut declared =
+            Declaration { revision: self.revision.clone(), subject: self.subject.clone(), ..Declaration::default() };
+        let mut reports = Vec::new();
+        let mut seen: BTreeMap<(&'static str, String), &str> = BTreeMap::new();
+        for file in &self.files {
+            let text = match &file.text {
+                Ok(text) => text,
+                Err(report) => {
+                    reports.push(report.clone());
+                    continue;
+                }
+            };
+            let context = Context::new(&file.base, home.map(Path::to_path_buf));
+            match read_declared(text, &file.shown, &context) {
+                Err(found) => reports.extend(found),
+                Ok(found) => {
+                    for one in found {
+                        let Metadata { name, generate_name, .. } = one.resource.metadata();
+                        let kind = one.resource.kind();
+                        if name.is_empty() {
+                            let made = generate_name.clone().unwrap_or_default();
+                            let message =
+                                format!("{kind} '{made}?' has a generateName, and a set that is kept in step needs names");
+                            reports.push(Report::without_place(file.shown.clone(), message));
+                        } else if let Some(first) = seen.insert((kind, name.clone()), &file.shown) {
+                            let message = format!("{kind} '{name}' is declared here and in {first}");
+                            reports.push(Report::without_place(file.shown.clone(), message));
+                        }
+                        declared.resources.push(one.resource);
+                        declared.written.push(one.written);
+                    }
+                }
+            }
+        }
+        if reports.is_empty() { Ok(declared) } else { Err(into_error(reports)) }
+    }
+}
+
+/// Whether a file is not below `root` when its links are followed.
+fn leads_out(file: &Path, root: &Path) -> bool {
+    match (file.canonicalize(), root.canonicalize()) {
+        (Ok(file), Ok(root)) => !file.starts_with(root),
+        // it cannot be read either, which says why
+        _ => false,
+    }
+}
+
+fn digest(files: &[File]) -> String {
+    let mut sum = Sha256::new();
+    for file in files {
+        let text = file.text.as_ref().map_or_else(ToString::to_string, Clone::clone);
+        for part in [&file.shown, &text] {
+            sum.update((part.len() as u64).to_le_bytes());
+            sum.update(part);
+        }
+    }
+    format!("sha256:{}", &crate::paths::hex(&sum.finalize())[..40])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOX: &str = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: docker:here, workdir: .}\n";
+
+    #[test]
+    fn a_revision_is_read_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        std::fs::create_dir(root.join("envs")).unwrap();
+        let paths = [PathBuf::from("envs")];
+        let place = Place { root, named: Path::new("/named"), paths: &paths, is_closed: true };
+        let read = || Snapshot::read(&place, None).unwrap();
+        std::fs::write(root.join("envs/a.yaml"), BOX).unwrap();
+        let first = read();
+        let declared = first.declaration(None).unwrap();
+        let spec = serde_json::to_value(&declared.resources).unwrap();
+        assert_eq!(spec[0]["spec"]["workdir"], "/named/envs");
+        assert_eq!(read(), first);
+        // a second that is broken, one that is declared twice, and a link out
+        std::fs::write(root.join("envs/b.yaml"), "apiVersion: hmz/v1\nkind: Environmnt\n").unwrap();
+        std::fs::write(root.join("envs/c.yaml"), BOX).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", root.join("envs/d.yaml")).unwrap();
+        assert_ne!(read().revision, first.revision);
+        let said = read().declaration(None).unwrap_err().message;
+        assert!(said.contains("envs/b.yaml:2:7: 'Environmnt' is not a kind, did you mean 'Environment'?"), "{said}");
+        assert!(said.contains("envs/c.yaml: Environment 'box' is declared here and in envs/a.yaml"), "{said}");
+        assert!(said.contains("envs/d.yaml: this is a link that leads out of the repository"), "{said}");
+    }
+}

@@ -1,0 +1,446 @@
+//! The loop that keeps a set in step: it looks at the source, and at the store, and brings the one to what the other says.
+
+use super::files::{Declaration, Place, Snapshot};
+use super::git::Repository;
+use super::pass::{self, How, Outcome};
+use super::record::Records;
+use super::{Source, SyncConfig};
+use crate::callers::Callers;
+use crate::events::Events;
+use crate::paths::Paths;
+use futures::StreamExt;
+use hmz_api::clock::SharedClock;
+use hmz_api::kinds::condition::{FETCHED, SYNCED};
+use hmz_api::kinds::{annotation, label};
+use hmz_api::rest::SetState;
+use hmz_api::{AnyResource, ConditionStatus, Error};
+use hmz_manifest::{FolderGuard, watch_folders};
+use hmz_store::{Change, Store};
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long a directory has to say the same before it is believed: whoever changes it does so file by file.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How long after a change of the store the members are looked at, so that several changes are put back at once.
+const GATHER: Duration = Duration::from_millis(200);
+/// How soon what did not go is tried again, at first.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How many of what was changed is named.
+const NAMED: usize = 5;
+
+/// What keeps one set.
+pub(crate) struct Keeper {
+    config: SyncConfig,
+    store: Store,
+    events: Events,
+    callers: Arc<Callers>,
+    clock: SharedClock,
+    records: Records,
+    repository: Option<Repository>,
+    state: SetState,
+    /// What was applied last, and is kept so whatever comes.
+    good: Option<Declaration>,
+    /// What was found last, read.
+    found: Option<(Snapshot, Result<Declaration, Error>)>,
+    /// What a directory says since when, as long as that is not believed.
+    unsettled: Option<(Result<Snapshot, String>, Instant)>,
+    failures: u32,
+    /// Whether what was found has been tried since this began.
+    is_judged: bool,
+}
+
+impl Keeper {
+    /// The one of `config`.
+    ///
+    /// # Errors
+    /// The set is another source's, or somebody's who did not mean this one.
+    pub async fn new(
+        config: SyncConfig,
+        paths: &Paths,
+        store: &Store,
+        events: &Events,
+        callers: &Arc<Callers>,
+        clock: SharedClock,
+    ) -> Result<Self, Error> {
+        let records = Records::below(&paths.state);
+        let known = records.state(&config.set).filter(|known| known.source.is_some());
+        let source = config.source.to_string();
+        let set = &config.set;
+        if let Some(before) = known.as_ref().and_then(|known| known.source.as_ref()).filter(|before| **before != source)
+            && !config.adopt
+        {
+            return Err(Error::refused(format!(
+                "the set '{set}' was kept in step with {before}, and what {source} does not have of it would be deleted"
+            ))
+            .hint("for a set of its own: --sync-set NAME")
+            .hint("to go on with that one from here: --sync-adopt"));
+        }
+        let members = members(store, set).await?;
+        if known.is_none() && !config.is_named && members > 0 {
+            return Err(Error::refused(format!(
+                "there is a set '{set}' already, with {members} resources; what {source} does not have of it would be deleted"
+            ))
+            .hint(format!("if that one is meant: --sync-set {set}"))
+            .hint("for a set of its own: --sync-set NAME"));
+        }
+        let repository = match &config.source {
+            Source::Folder(_) => None,
+            Source::Repository(address) => {
+                let folder = paths.home.join("sync").join(set);
+                Some(Repository::new(address, source.clone(), config.reference.as_deref(), &config.paths, folder))
+            }
+        };
+        let state = SetState {
+            name: set.clone(),
+            source: Some(source),
+            paths: config.paths.iter().map(|path| path.display().to_string()).collect(),
+            reference: config.reference.clone(),
+            ..known.unwrap_or_default()
+        };
+        let good = records.good(set);
+        let mut keeper = Self {
+            store: store.clone(),
+            events: events.clone(),
+            callers: Arc::clone(callers),
+            clock,
+            records,
+            repository,
+            state,
+            good,
+            found: None,
+            unsettled: None,
+            failures: 0,
+            is_judged: false,
+            config,
+        };
+        if let Some(repository) = &keeper.repository {
+            keeper.config.caller.cwd = repository.tree().display().to_string();
+        } else if let Source::Folder(folder) = &keeper.config.source {
+            keeper.config.caller.cwd = folder.display().to_string();
+        }
+        keeper.records.put_state(&keeper.state)?;
+        Ok(keeper)
+    }
+
+    /// The set and its source.
+    pub fn kept(&self) -> (String, String) {
+        (self.config.set.clone(), self.config.source.to_string())
+    }
+
+    /// Keeps it in step for as long as this process is there.
+    ///
+    /// # Errors
+    /// The store is gone, or nothing can be watched.
+    pub async fn run(mut self) -> Result<(), Error> {
+        let changed = Arc::new(Notify::new());
+        let _guard = self.watch(&changed)?;
+        let mut known: HashMap<(&'static str, String), String> = HashMap::new();
+        let mut changes = self.store.watch(None, None)?;
+        let mut look = Some(Instant::now());
+        let mut again = Some(Instant::now());
+        loop {
+            if is_due(look) {
+                let before = self.state.seen.clone();
+                look = self.look().await.map(|after| Instant::now() + after);
+                if self.state.seen != before || !self.is_judged {
+                    again = Some(Instant::now());
+                }
+            }
+            if is_due(again) {
+                self.is_judged |= self.found.is_some();
+                again = if self.bring().await? {
+                    self.failures += 1;
+                    Some(Instant::now() + self.pause())
+                } else {
+                    self.failures = 0;
+                    None
+                };
+            }
+            let wake = [look, again].into_iter().flatten().min();
+            loop {
+                tokio::select! {
+                    () = changed.notified() => { look = Some(Instant::now()); break }
+                    () = until(wake) => break,
+                    change = changes.next() => match change {
+                        Some(Ok(event)) => if self.concerns(&event.change, &mut known) {
+                            again = Some(Instant::now() + GATHER);
+                            break;
+                        },
+                        // what was missed is looked at now
+                        Some(Err(_)) | None => {
+                            tokio::time::sleep(GATHER).await;
+                            changes = self.store.watch(None, None)?;
+                            again = Some(Instant::now());
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn watch(&self, changed: &Arc<Notify>) -> Result<Option<FolderGuard>, Error> {
+        let Source::Folder(root) = &self.config.source else { return Ok(None) };
+        let folders: Vec<PathBuf> = match self.config.paths.as_slice() {
+            [] => vec![root.clone()],
+            paths => paths.iter().map(|path| root.join(path)).collect(),
+        };
+        let changed = Arc::clone(changed);
+        watch_folders(folders, move || changed.notify_one())
+            .map(Some)
+            .map_err(|e| Error::failed(format!("{}: {e}", root.display())))
+    }
+
+    fn pause(&self) -> Duration {
+        (AGAIN * 2u32.saturating_pow(self.failures.min(10).saturating_sub(1))).min(self.config.interval.max(AGAIN))
+    }
+
+    /// Looks at the source; how long until it is to be looked at again, if nobody tells.
+    async fn look(&mut self) -> Option<Duration> {
+        if self.repository.is_some() {
+            let found = self.look_at_repository().await;
+            let pause = if found.is_err() { self.config.interval.min(AGAIN * 5) } else { self.config.interval };
+            self.take(found);
+            return Some(pause);
+        }
+        let Source::Folder(root) = self.config.source.clone() else { return None };
+        let paths = self.config.paths.clone();
+        let read = move || Snapshot::read(&Place { root: &root, named: &root, paths: &paths, is_closed: false }, None);
+        let found = tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(Error::failed(e.to_string())));
+        let found = found.map_err(|e| e.message);
+        let is_known = matches!((&found, &self.found), (Ok(found), Some((known, _))) if found == known);
+        if is_known && self.state.conditions.is_true(FETCHED) {
+            self.unsettled = None;
+            return None;
+        }
+        match &self.unsettled {
+            Some((before, since)) if *before == found => {
+                let left = SETTLE.saturating_sub(since.elapsed());
+                if !left.is_zero() {
+                    return Some(left);
+                }
+                self.take(found.map_err(Error::failed).map(Some));
+                None
+            }
+            _ => {
+                self.unsettled = Some((found, Instant::now()));
+                Some(SETTLE)
+            }
+        }
+    }
+
+    /// What the repository has, unless that is known.
+    async fn look_at_repository(&self) -> Result<Option<Snapshot>, Error> {
+        let Some(repository) = &self.repository else { return Ok(None) };
+        let commit = repository.fetch().await?;
+        if self.found.as_ref().is_some_and(|(known, _)| known.revision == commit) {
+            return Ok(None);
+        }
+        repository.snapshot(&commit).await.map(Some)
+    }
+
+    /// Takes note of what was found.
+    fn take(&mut self, found: Result<Option<Snapshot>, Error>) {
+        match found {
+            Ok(found) => {
+                if let Some(found) = found.filter(|found| self.found.as_ref().is_none_or(|(known, _)| known != found)) {
+                    let declared = found.declaration(self.config.home.as_deref());
+                    self.state.seen = Some(found.revision.clone());
+                    self.found = Some((found, declared));
+                }
+                self.tell(FETCHED, ConditionStatus::True, "Fetched", String::new());
+            }
+            Err(e) => self.tell(FETCHED, ConditionStatus::False, "NotFetched", e.message),
+        }
+    }
+
+    /// Brings the store to what was found, or to the last good revision; whether it is to be tried again soon.
+    async fn bring(&mut self) -> Result<bool, Error> {
+        let mut waits = false;
+        if let Some((snapshot, declared)) = self.found.clone() {
+            // the same commit declares something else where other folders of it are read
+            let is_new = match (&self.good, &declared) {
+                (Some(good), Ok(declared)) => good != declared,
+                (Some(good), Err(_)) => good.revision != snapshot.revision,
+                (None, _) => true,
+            };
+            let left = match declared {
+                Err(e) => Some(("Invalid", e.message, false)),
+                Ok(declared) => match pass::apply(&self.how(), &declared, || self.turn(&declared)).await {
+                    Outcome::Applied(changes) => {
+                        self.applied(declared, is_new, &changes)?;
+                        return Ok(false);
+                    }
+                    Outcome::Left { reason, message, waits } => Some((reason, message, waits)),
+                },
+            };
+            if let Some((reason, message, soon)) = left {
+                waits = soon;
+                let of = self.named(&snapshot.revision, snapshot.subject.as_deref());
+                let kept = match (&self.good, is_new) {
+                    (Some(good), true) => format!("\n{} stays declared", self.named(&good.revision, good.subject.as_deref())),
+                    _ => String::new(),
+                };
+                self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}{kept}"));
+                if !is_new {
+                    return Ok(waits);
+                }
+            }
+        }
+        // whatever the newest is, what was declared last is kept
+        if let Some(good) = self.good.clone() {
+            match pass::apply(&self.how(), &good, || Ok(())).await {
+                Outcome::Applied(changes) => self.put_back(&changes),
+                Outcome::Left { reason, message, waits: soon } => {
+                    waits |= soon;
+                    if self.found.is_none() {
+                        let of = self.named(&good.revision, good.subject.as_deref());
+                        self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}"));
+                    }
+                }
+            }
+        }
+        Ok(waits)
+    }
+
+    fn how(&self) -> How<'_> {
+        How {
+            store: &self.store,
+            callers: &self.callers,
+            caller: &self.config.caller,
+            set: &self.config.set,
+            allow_empty: self.config.allow_empty,
+        }
+    }
+
+    /// The files that come with a revision are there before anything that uses them starts.
+    fn turn(&self, declared: &Declaration) -> Result<(), Error> {
+        self.repository.as_ref().map_or(Ok(()), |repository| repository.turn(&declared.revision))
+    }
+
+    /// A revision is declared whole.
+    fn applied(&mut self, declared: Declaration, is_new: bool, changes: &[(String, &'static str)]) -> Result<(), Error> {
+        if !is_new {
+            self.put_back(changes);
+        } else {
+            self.records.put_good(&self.config.set, &declared)?;
+            self.state.revision = Some(declared.revision.clone());
+            self.state.subject = declared.subject.clone();
+            self.state.synced_at = Some(self.clock.now());
+            let message = format!("{}: {}", self.named(&declared.revision, declared.subject.as_deref()), summary(changes));
+            tracing::info!(set = %self.config.set, "{message}");
+            self.events.of_set(&self.config.set, "Applied", &message, false);
+            self.good = Some(declared);
+        }
+        self.tell(SYNCED, ConditionStatus::True, "Applied", String::new());
+        self.save();
+        Ok(())
+    }
+
+    fn put_back(&self, changes: &[(String, &'static str)]) {
+        if changes.is_empty() {
+            return;
+        }
+        let message = format!("what was changed by hand: {}", summary(changes));
+        tracing::info!(set = %self.config.set, "{message}");
+        self.events.of_set(&self.config.set, "PutBack", &message, false);
+    }
+
+    fn named(&self, revision: &str, subject: Option<&str>) -> String {
+        let short = revision.strip_prefix("sha256:").unwrap_or(revision);
+        let short = &short[..short.len().min(12)];
+        match (&self.repository, subject) {
+            (None, _) => format!("files {short}"),
+            (Some(_), Some(subject)) => format!("commit {short} ({subject})"),
+            (Some(_), None) => format!("commit {short}"),
+        }
+    }
+
+    /// Sets a condition, and writes and tells it when it is another.
+    fn tell(&mut self, kind: &str, status: ConditionStatus, reason: &str, message: String) {
+        let before = self.state.conditions.get(kind).map(|c| c.status);
+        if !self.state.conditions.set(kind, status, reason, message.clone(), 0, self.clock.now()) {
+            return;
+        }
+        if status != ConditionStatus::True {
+            tracing::warn!(set = %self.config.set, "{kind} is {status:?} ({reason}): {message}");
+            self.events.of_set(&self.config.set, reason, &message, true);
+        } else if before.is_some_and(|before| before != status) && kind == FETCHED {
+            self.events.of_set(&self.config.set, reason, "the source can be read again", false);
+        }
+        self.save();
+    }
+
+    fn save(&self) {
+        if let Err(e) = self.records.put_state(&self.state) {
+            // it is for people; the next change writes it
+            tracing::warn!("{}", e.message);
+        }
+    }
+
+    /// Whether a change of the store is one of a member, and not of its status alone.
+    fn concerns(&self, change: &Change, known: &mut HashMap<(&'static str, String), String>) -> bool {
+        let resource = change.resource();
+        let metadata = resource.metadata();
+        let key = (resource.kind(), metadata.name.clone());
+        let is_member = metadata.labels.get(label::SET).is_some_and(|set| *set == self.config.set);
+        let of =
+            |declared: &Declaration| declared.resources.iter().any(|one| one.kind() == key.0 && one.metadata().name == key.1);
+        let is_declared = self.good.as_ref().is_some_and(of)
+            || self.found.as_ref().and_then(|(_, declared)| declared.as_ref().ok()).is_some_and(of);
+        if !is_member && !is_declared {
+            return false;
+        }
+        if matches!(change, Change::Deleted(_)) {
+            known.remove(&key);
+            return true;
+        }
+        let declared: Vec<_> = metadata.annotations.iter().filter(|(key, _)| *key != annotation::CANCEL).collect();
+        let mark = format!("{:?}", (metadata.uid, metadata.generation, &metadata.labels, declared, metadata.deletion_timestamp));
+        known.insert(key, mark.clone()).is_none_or(|before| before != mark)
+    }
+}
+
+/// How many resources are in a set.
+async fn members(store: &Store, set: &str) -> Result<usize, Error> {
+    let all = store.list_any(None).await?.items;
+    Ok(all.iter().filter(|one| one.metadata().labels.get(label::SET).is_some_and(|of| of == set)).count())
+}
+
+/// The members of each set there is.
+pub(crate) fn sets(all: &[AnyResource]) -> HashMap<String, usize> {
+    let mut sets = HashMap::new();
+    for set in all.iter().filter_map(|one| one.metadata().labels.get(label::SET)) {
+        *sets.entry(set.clone()).or_default() += 1;
+    }
+    sets
+}
+
+/// `env/a created, env/b pruned`.
+fn summary(changes: &[(String, &'static str)]) -> String {
+    if changes.is_empty() {
+        return "nothing had to be changed".into();
+    }
+    let mut named: Vec<String> = changes.iter().take(NAMED).map(|(name, word)| format!("{name} {word}")).collect();
+    if changes.len() > NAMED {
+        let words: BTreeSet<&str> = changes.iter().skip(NAMED).map(|(_, word)| *word).collect();
+        let words: Vec<&str> = words.into_iter().collect();
+        named.push(format!("{} more {}", changes.len() - NAMED, words.join(" or ")));
+    }
+    named.join(", ")
+}
+
+fn is_due(at: Option<Instant>) -> bool {
+    at.is_some_and(|at| at <= Instant::now())
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
