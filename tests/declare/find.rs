@@ -43,3 +43,13 @@ fn what_is_found_is_what_was_asked_for_in_the_form_that_was_asked_for() {
     drop(watch);
     drop(place.hmz("delete envs a b c").ok());
 }
+
+#[test]
+fn a_broken_flow_of_the_project_is_told_and_not_passed_over() {
+    let place = Place::make();
+    place.project.write(".hmz/flows/boxed.yaml", "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: boxed}\nspec: {stps: []}\n");
+    let exec = "exec -f boxed -a script/./s -e box=docker@here/tmp x";
+    let _ = place.hmz(exec).expect_code(2).says("/.hmz/flows/boxed.yaml:4:8: unknown field 'stps', did you mean 'steps'?");
+    let _ = place.hmz("get flow boxed").expect_code(2).says("boxed.yaml:4:8");
+    assert!(!place.hmz("get flows -o name").ok().out().contains("flow/boxed"));
+}

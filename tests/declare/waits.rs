@@ -77,7 +77,10 @@ fn several_are_waited_for_at_once_and_each_is_told_of() {
     let _ = place.hmz("wait --for=condition=Ready").expect_code(2);
     let _ = place.hmz("wait --for=condition=Ready env/a --all").expect_code(2).says("for one kind, without names");
     let _ = place.hmz("wait --for=condition=Ready env/a -f envs").expect_code(2);
-    drop(place.hmz("delete envs a b").ok());
+    assert_eq!(place.hmz("delete envs -l team=red").ok().out(), "env/a deleted\n");
+    let _ = place.hmz("delete env/b --all").expect_code(2).says("for one kind, without names");
+    assert_eq!(place.hmz("delete envs --all").ok().out(), "env/b deleted\n");
+    let _ = place.hmz("delete envs --all").ok().says("no environments found");
     assert_eq!(lines("wait --for=delete env/a env/b"), ["env/a is gone", "env/b is gone"]);
     assert_eq!(lines("wait --for=delete envs --all"), Vec::<String>::new());
 }

@@ -15,6 +15,10 @@ pub(crate) fn explained(text: &str, broken: &Broken) -> Fault {
     if said.contains("recursion limit") {
         return Fault::new(at, format!("nested more than {MAX_DEPTH} levels deep"));
     }
+    if said.starts_with("block sequence entries are not allowed") {
+        let fault = Fault::new(at, "a list of '-' lines does not begin on the line of its key");
+        return fault.suggest(Some("put each '-' on a line below it, or write [a, b]".into()));
+    }
     if said.starts_with("mapping values are not allowed") {
         return no_mapping_here(text, at, line);
     }

@@ -42,6 +42,7 @@ const MANIFESTS: &[(&str, &str, &str)] = &[
         "\u{feff}apiVersion: hmz/v1\r\nkind: Environment\r\nmetadata: {name: box}\r\nspec: {runtme: docker:here}\r\n",
     ),
     ("unknown anchor", BOX, "spec: *nope\n"),
+    ("list on the line of its key", BOX, "spec: - a\n"),
     ("dup key", BOX, "spec:\n  runtime: docker:here\n  cpus: 1\n  cpus: 2\n"),
     ("wrong cpus", BOX, "spec: {runtime: docker:here, cpus: lots}\n"),
     ("wrong memory", BOX, "spec: {runtime: docker:here, memory: 4 gigs}\n"),
@@ -194,7 +195,7 @@ fn a_bomb_costs_nothing() {
     for pair in ('a'..='z').collect::<Vec<_>>().windows(2) {
         writeln!(merges, "{}: &{} {{<<: [*{}, *{}], x{}: 1}}", pair[1], pair[1], pair[0], pair[0], pair[1]).unwrap();
     }
-    let deep = |open: &str, close: &str| format!("{BOX}spec: {}{}\n", open.repeat(100_000), close.repeat(100_000));
+    let deep = |open: &str, close: &str| format!("{BOX}spec:\n  {}{}\n", open.repeat(100_000), close.repeat(100_000));
     let told = |text: &str| into_error(read(text, "m.yaml", &context()).unwrap_err()).message;
     assert!(told(&bomb).contains("the document has more than 50000 nodes, aliases written out"), "{}", told(&bomb));
     for (open, close) in [("[", "]"), ("{a: ", "}"), ("- ", "")] {
