@@ -54,7 +54,7 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     let offered = |words: &[&str]| offered(&home, &project, words);
     assert_eq!(offered(&["hmz", "get", "run"]), ["run", "runs", "runtime", "runtimes"]);
     assert_eq!(offered(&["hmz", "get", "a"]), ["all"]);
-    assert_eq!(offered(&["hmz", "get", "se"]), ["settings"]);
+    assert_eq!(offered(&["hmz", "get", "se"]), ["sets", "settings"]);
     assert_eq!(offered(&["hmz", "settings", "set", "ru"]), ["runtimes"]);
     assert_eq!(offered(&["hmz", "settings", "unset", "runtimes.docker."]), ["runtimes.docker.gpubox", "runtimes.docker.here"]);
     assert_eq!(offered(&["hmz", "describe", "a"]), Vec::<String>::new());
