@@ -21,12 +21,13 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     if let Some(role) = args.next() {
         match role.to_str() {
-            // one that has a guest's program of its own is no guest
-            #[cfg(not(guest_embedded))]
+            // of a second box: any other is given the smaller one, where there is one
             Some("guest") => return hmz_guest::main(args),
             Some("supervisor") => return hmz_anchor::main(),
             Some("proxy") => return hmz_anchor::proxy::main(),
             Some("script-agent") => return hmz_agents::script::main(args),
+            Some("relay") => return hmz_anchor::relay::main(),
+            Some("agent-here") => return hmz_agents::second::main(args),
             Some("runner") => return daemon::runner(),
             Some("carry") => return hmz_drivers::docker::carry(),
             _ => {}

@@ -28,6 +28,7 @@ pub fn supervised(home: &TestHome, place: &BoxAddress, words: &[&str]) -> f64 {
         policy: ExecPolicy { own: vec![program.clone()], ..ExecPolicy::default() },
         fence: CliFence::default(),
         env_allow: vec!["TERM".into()],
+        is_handed: false,
         program,
     };
     let mut session = launch::supervised(home.program()).expect("a supervisor");

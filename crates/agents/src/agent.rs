@@ -1,6 +1,7 @@
 //! What every agent CLI gives: a check, what its supervisor is told, and sessions with turns.
 
 use crate::Launcher;
+use crate::second::SecondBox;
 use async_trait::async_trait;
 use hmz_anchor::{CliFence, ExecPolicy};
 use hmz_api::Error;
@@ -9,12 +10,13 @@ use hmz_api::journal::Event;
 use hmz_api::kinds::Harness;
 use hmz_api::launch::{BoxAddress, CallerContext};
 use hmz_wire::Client;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// A CLI as it was found here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A CLI as it was found where it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installed {
     /// Its executable, absolute and resolved.
     pub program: PathBuf,
@@ -42,6 +44,8 @@ pub enum Seat {
     Here(Installed),
     /// In the box itself, reached over this connection.
     Boxed(Client),
+    /// In a second box, supervised there. Its commands land in the box.
+    Second(Box<SecondBox>),
 }
 
 /// Everything a session is started with.

@@ -64,7 +64,7 @@ impl Agent for Claude {
 
     fn works_in(&self, caller: &CallerContext, harness: &Harness, place: &BoxAddress, programs: &[String]) -> Result<(), Error> {
         let name = shell_of(&place.environment, programs)?;
-        if *harness == Harness::Env {
+        if *harness != Harness::Local {
             return Ok(());
         }
         shell(caller, name)?;

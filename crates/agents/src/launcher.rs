@@ -3,7 +3,7 @@
 
 use crate::Grace;
 use async_trait::async_trait;
-use hmz_anchor::{AnchorError, BoxedConfig, SupervisorConfig};
+use hmz_anchor::{AnchorError, BoxedConfig, RelayConfig, SupervisorConfig};
 use hmz_api::Error;
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -28,6 +28,8 @@ pub enum Launch {
     Here(SupervisorConfig),
     /// In a box.
     Boxed(BoxedConfig),
+    /// In a second box, supervised there.
+    Second(Box<(RelayConfig, SupervisorConfig)>),
 }
 
 /// Starts processes as a [`Launch`] says.
@@ -58,6 +60,11 @@ impl Launcher for Supervised {
         let (name, frame, ready): (_, Result<Vec<u8>, AnchorError>, _) = match what {
             Launch::Here(config) => ("supervisor", config.frame(), hmz_anchor::launch::supervised(&self.exe)),
             Launch::Boxed(config) => ("proxy", config.frame(), hmz_anchor::launch::proxied(&self.exe)),
+            Launch::Second(both) => {
+                let (relay, supervisor) = &**both;
+                let frames = relay.frame().and_then(|first| Ok([first, supervisor.frame()?].concat()));
+                ("relay", frames, hmz_anchor::launch::relayed(&self.exe))
+            }
         };
         let cannot = |what: &dyn std::fmt::Display| Error::failed(format!("the agent's {name} could not be started: {what}"));
         let frame = frame.map_err(|e| cannot(&e))?;

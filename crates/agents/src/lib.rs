@@ -12,6 +12,7 @@ mod lines;
 mod path;
 mod process;
 pub mod script;
+pub mod second;
 
 pub use agent::{Agent, BoxProgram, Installed, Seat, Session, SessionStart, Sink, TurnEnd};
 pub use grace::Grace;

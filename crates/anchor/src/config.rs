@@ -28,6 +28,9 @@ pub struct SupervisorConfig {
     /// Names of variables a command may bring along when the CLI changed or set them; the rest of a command's
     /// environment is the box's own. A trailing `*` matches any ending.
     pub env_allow: Vec<String>,
+    /// Whether the stand-ins of its commands are handed to whoever started it, who reaches the box: it is in a box itself.
+    #[serde(default)]
+    pub is_handed: bool,
 }
 
 /// Largest configuration, in bytes of JSON: an environment and arguments are bounded by the kernel at 6 MiB.
@@ -65,6 +68,32 @@ impl BoxedConfig {
     ///
     /// # Errors
     /// When it is larger than a proxy reads.
+    pub fn frame(&self) -> Result<Vec<u8>, AnchorError> {
+        frame(self)
+    }
+}
+
+/// Everything a relay needs: a CLI that runs in a second box, supervised there. The frame of its [`SupervisorConfig`] follows
+/// this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayConfig {
+    /// The second box.
+    pub second: BoxAddress,
+    /// The box its commands land in.
+    pub place: BoxAddress,
+    /// Names of variables a command may bring along, as the supervisor is told.
+    pub env_allow: Vec<String>,
+    /// The session's own directory in the scratch directory.
+    pub tmpdir: String,
+    /// What commands leave for the CLI, as the supervisor is told.
+    pub leaves: Vec<String>,
+}
+
+impl RelayConfig {
+    /// What is written to a relay's standard input before the supervisor's own frame.
+    ///
+    /// # Errors
+    /// When it is larger than a relay reads.
     pub fn frame(&self) -> Result<Vec<u8>, AnchorError> {
         frame(self)
     }
@@ -153,6 +182,7 @@ mod tests {
             policy: ExecPolicy::default(),
             fence: CliFence::default(),
             env_allow: vec!["TERM".into()],
+            is_handed: false,
         };
         let mut bytes = config.frame().expect("a frame");
         bytes.extend_from_slice(b"input");

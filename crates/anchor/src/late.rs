@@ -1,14 +1,69 @@
 //! The box while it may still be on its way: who needs it waits, and everything before goes on.
 
+use crate::handed::Handed;
+use crate::policy::Target;
 use crate::session::Sessions;
 use hmz_wire::Client;
+use std::collections::HashSet;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// The connection to the box and what serves its stand-ins.
+/// What serves the stand-ins: here, over a connection to the box, or whoever started the supervisor in a box of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Reached {
-    pub(crate) client: Client,
-    pub(crate) sessions: Arc<Sessions>,
+pub(crate) enum Reached {
+    Here { client: Client, sessions: Arc<Sessions> },
+    Handed(Arc<Handed>),
+}
+
+/// The names on the box's PATH, as last told.
+#[derive(Default)]
+pub(crate) struct Names {
+    told: Arc<Vec<String>>,
+    known: HashSet<String>,
+}
+
+impl Names {
+    pub(crate) fn of(&mut self, client: &Client) -> &HashSet<String> {
+        let told = client.programs();
+        if !Arc::ptr_eq(&told, &self.told) {
+            self.known = told.iter().cloned().collect();
+            self.told = told;
+        }
+        &self.known
+    }
+}
+
+impl Reached {
+    /// Whether a name is on the box's PATH.
+    pub(crate) fn has(&self, name: &str, names: &mut Names) -> bool {
+        match self {
+            Self::Here { client, .. } => names.of(client).contains(name),
+            Self::Handed(handed) => handed.has(name),
+        }
+    }
+
+    /// Whether what crosses into the box is copied.
+    pub(crate) fn is_copied(&self) -> bool {
+        match self {
+            Self::Here { client, .. } => client.is_copied(),
+            Self::Handed(handed) => handed.is_copied(),
+        }
+    }
+
+    /// Serves the stand-in at the other end of `socket`.
+    pub(crate) fn begin(&self, socket: UnixStream, target: Target) {
+        match self {
+            Self::Here { sessions, .. } => sessions.begin(socket, target),
+            Self::Handed(handed) => handed.begin(&socket, target),
+        }
+    }
+
+    /// Ends the connection.
+    pub(crate) fn finish(&self) {
+        if let Self::Here { client, .. } = self {
+            client.finish();
+        }
+    }
 }
 
 /// A box that is said once, to be there or not.
@@ -37,9 +92,11 @@ impl Late {
         }
     }
 
-    /// The connection, when there is one by now.
-    pub(crate) fn client(&self) -> Option<Client> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.iter().flatten().map(|reached| reached.client.clone()).next()
+    /// Ends the connection, when there is one by now.
+    pub(crate) fn finish(&self) {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(reached) = said.flatten() {
+            reached.finish();
+        }
     }
 }

@@ -36,6 +36,14 @@ pub fn proxied(exe: &Path) -> io::Result<Supervised> {
     with_lifeline(exe, "proxy")
 }
 
+/// A command that runs `exe` as a relay.
+///
+/// # Errors
+/// When no pipe can be made.
+pub fn relayed(exe: &Path) -> io::Result<Supervised> {
+    with_lifeline(exe, "relay")
+}
+
 fn with_lifeline(exe: &Path, verb: &str) -> io::Result<Supervised> {
     let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let mut command = Command::new(exe);

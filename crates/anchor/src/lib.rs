@@ -10,6 +10,7 @@ pub mod exec;
 mod fence;
 mod filter;
 mod guardian;
+mod handed;
 mod hello;
 mod late;
 pub mod launch;
@@ -18,6 +19,7 @@ mod notify;
 mod policy;
 pub mod proxy;
 mod pump;
+pub mod relay;
 mod session;
 pub mod shared;
 mod supervisor;
@@ -26,7 +28,7 @@ mod tree;
 pub mod tty;
 mod workers;
 
-pub use config::{BoxedConfig, CliFence, ExecPolicy, SupervisorConfig};
+pub use config::{BoxedConfig, CliFence, ExecPolicy, RelayConfig, SupervisorConfig};
 pub use error::AnchorError;
 pub use supervisor::fenced;
 

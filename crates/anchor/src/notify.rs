@@ -7,17 +7,15 @@
 
 use crate::arguments;
 use crate::filter::Ticket;
-use crate::late::{Late, Reached};
+use crate::late::{Late, Names, Reached};
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::sys::{self, Answer, Notification};
 use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
-use hmz_wire::Client;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -42,24 +40,6 @@ pub(crate) struct Notifier {
     pub(crate) policy: Arc<Policy>,
     /// The box, which may still be on its way.
     pub(crate) place: Arc<Late>,
-}
-
-/// The names on the box's PATH, as last told.
-#[derive(Default)]
-struct Names {
-    told: Arc<Vec<String>>,
-    known: HashSet<String>,
-}
-
-impl Names {
-    fn of(&mut self, client: &Client) -> &HashSet<String> {
-        let told = client.programs();
-        if !Arc::ptr_eq(&told, &self.told) {
-            self.known = told.iter().cloned().collect();
-            self.told = told;
-        }
-        &self.known
-    }
 }
 
 impl Notifier {
@@ -89,7 +69,7 @@ impl Notifier {
             return Some(Answer::Fail(libc::EACCES));
         };
         // without a box every name is its, and its failure
-        let has = &mut |name: &str| self.place.wait().is_none_or(|there| names.of(&there.client).contains(name));
+        let has = &mut |name: &str| self.place.wait().is_none_or(|there| there.has(name, names));
         let mut decision = self.policy.decide(&call, &path, has);
         let there = match &decision {
             Decision::Box(_) => self.place.wait(),
@@ -124,7 +104,7 @@ impl Notifier {
             let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
             return;
         }
-        let given = self.give(n.id, pid, there.client.is_copied());
+        let given = self.give(n.id, pid, there.is_copied());
         if let Err(e) = &given {
             // one that is gone needs no answer
             let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
@@ -146,7 +126,7 @@ impl Notifier {
             regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
             regs.r9 = self.ticket.rest();
             if ptrace::setregs(pid, regs).is_ok() {
-                there.sessions.begin(ours, target);
+                there.begin(ours, target);
             }
         }
         let _ = ptrace::detach(pid, None);

@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,7 +29,7 @@ pub fn main() -> ExitCode {
 }
 
 /// What a proxy hears.
-enum Heard {
+pub(crate) enum Heard {
     Event(CommandEvent),
     /// It was sent this signal.
     Signal(i32),
@@ -46,9 +46,8 @@ fn run() -> Result<Status, AnchorError> {
     only_pipes()?;
     let client = supervisor::fenced(&config.place, &config.write)?;
     let (tell, heard) = channel();
-    let id = spawn(&client, &config, tell.clone())?;
-    // their other ends see it when the CLI closes them
-    supervisor::leave_streams()?;
+    let id = spawn(&client, of(&config), &[], tell.clone())?;
+    leave_streams()?;
     let ears = std::thread::Builder::new().name("signals".into());
     ears.spawn(move || listen(&lifeline, &signals, &tell)).map_err(AnchorError::io("start a thread"))?;
     let ended = attend(&client, id, &config.program, &heard);
@@ -57,7 +56,7 @@ fn run() -> Result<Status, AnchorError> {
 }
 
 /// The signals that are passed on, blocked from now on.
-fn signals() -> Result<SignalFd, AnchorError> {
+pub(crate) fn signals() -> Result<SignalFd, AnchorError> {
     let mut heard = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         heard.add(signal);
@@ -67,7 +66,7 @@ fn signals() -> Result<SignalFd, AnchorError> {
 }
 
 /// Sees that the three streams are pipes: nothing else is given to a box.
-fn only_pipes() -> Result<(), AnchorError> {
+pub(crate) fn only_pipes() -> Result<(), AnchorError> {
     let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     let is_pipe = |fd| rustix::fs::fstat(fd).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo);
     if streams.into_iter().all(is_pipe) {
@@ -76,10 +75,10 @@ fn only_pipes() -> Result<(), AnchorError> {
     Err(AnchorError::Refused("a proxy is started by hmz itself: its streams are no pipes".into()))
 }
 
-/// Has the box start the CLI; its id on the connection.
-fn spawn(client: &Client, config: &BoxedConfig, tell: Sender<Heard>) -> Result<u64, AnchorError> {
+/// The CLI, with its three streams.
+fn of(config: &BoxedConfig) -> Spawn {
     let bytes = |text: &str| Bytes::from(text.as_bytes());
-    let spawn = Spawn {
+    Spawn {
         id: 0,
         program: bytes(&config.program),
         by_name: false,
@@ -91,17 +90,27 @@ fn spawn(client: &Client, config: &BoxedConfig, tell: Sender<Heard>) -> Result<u
         ignored: 0,
         fds: vec![0, 1, 2],
         ctty: None,
-    };
-    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    }
+}
+
+/// Has the box start what has this process's three streams, and `more`; its id on the connection.
+pub(crate) fn spawn(client: &Client, what: Spawn, more: &[BorrowedFd<'_>], tell: Sender<Heard>) -> Result<u64, AnchorError> {
+    let mut fds = vec![rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    fds.extend_from_slice(more);
     let hear = move |event| {
         // whoever heard has ended
         let _ = tell.send(Heard::Event(event));
     };
-    Ok(client.spawn_heard(spawn, &streams, hear)?)
+    Ok(client.spawn_heard(what, &fds, hear)?)
+}
+
+/// Lets go of the three streams: their other ends see it when the CLI closes them.
+pub(crate) fn leave_streams() -> Result<(), AnchorError> {
+    supervisor::leave_streams()
 }
 
 /// Tells of signals and of the end of the lifeline.
-fn listen(lifeline: &OwnedFd, signals: &SignalFd, tell: &Sender<Heard>) {
+pub(crate) fn listen(lifeline: &OwnedFd, signals: &SignalFd, tell: &Sender<Heard>) {
     loop {
         let mut fds = [PollFd::new(lifeline, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         match poll(&mut fds, None) {
@@ -124,7 +133,7 @@ fn listen(lifeline: &OwnedFd, signals: &SignalFd, tell: &Sender<Heard>) {
 }
 
 /// Until the CLI has ended and nothing of it is left.
-fn attend(client: &Client, id: u64, program: &str, heard: &Receiver<Heard>) -> Result<Status, AnchorError> {
+pub(crate) fn attend(client: &Client, id: u64, program: &str, heard: &Receiver<Heard>) -> Result<Status, AnchorError> {
     let gone = || AnchorError::Box(ClientError::Gone);
     // once it has ended, or is to: how it ended, and by when nothing may be left
     let mut ended: Option<Status> = None;

@@ -4,6 +4,7 @@ use crate::child::{self, Word};
 use crate::config::{self, Unbuffered};
 use crate::descriptors::Borders;
 use crate::filter::Ticket;
+use crate::handed::{self, Handed};
 use crate::late::{Late, Reached};
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
@@ -34,6 +35,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     // orphans of the CLI's tree stay below us, which is what a tracer has to be
     nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
     let config: SupervisorConfig = config::read(&mut Unbuffered)?;
+    let handed = if config.is_handed { Some(handed::take()?) } else { None };
     if !config.program.is_file() {
         return Err(AnchorError::Refused(format!("the agent's program {} is not there", config.program.display())));
     }
@@ -45,7 +47,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
     let cli = match sys::fork().map_err(AnchorError::io("fork"))? {
         Forked::Child => {
-            drop((ours, leash, standin));
+            drop((ours, leash, standin, handed));
             match split(theirs) {
                 Ok((ears, mouth)) => child::run(&config, &own, ticket, ears, &mouth),
                 Err(_) => std::process::exit(1),
@@ -54,15 +56,13 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
         Forked::Parent(pid) => Pid::from_raw(pid),
     };
     drop(theirs);
-    let started = start(&config, &policy, (standin, ticket), ours, cli);
+    let started = start(&config, &policy, (standin, ticket), ours, cli, handed);
     let status = match started {
         Ok(place) => {
             watch(leash, cli)?;
             let status = wait(cli);
             tree::sweep();
-            if let Some(client) = place.client() {
-                client.finish();
-            }
+            place.finish();
             status
         }
         Err(e) => {
@@ -82,6 +82,7 @@ fn start(
     (standin, ticket): (OwnedFd, Ticket),
     child: UnixStream,
     cli: Pid,
+    handed: Option<Handed>,
 ) -> Result<Arc<Late>, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
     let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
@@ -101,17 +102,13 @@ fn start(
         AnchorError::Refused(format!("the agent's commands cannot be redirected: this kernel lets nobody trace it ({e})"))
     })?;
     sys::wake_here(listener.as_fd());
-    let borders = Borders::new(policy.shared(), cli.as_raw())?;
-    let (place, env_allow, shared) = (config.place.clone(), config.env_allow.clone(), policy.shared().to_vec());
-    let (tmpdir, marks) = (config.env.get("TMPDIR").cloned(), config.policy.leaves.clone());
-    let reach = move || {
-        let client = connect(&place)?;
-        let left = far_scratch(&place, tmpdir.as_deref(), marks, &client)?;
-        let sessions = Sessions::start(client.clone(), borders, env_allow, shared, left)?;
-        Ok::<_, AnchorError>(Reached { client, sessions })
-    };
     let late = Arc::new(Late::default());
-    if let Link::Awaited { .. } = config.place.link {
+    let borders = Borders::new(policy.shared(), cli.as_raw())?;
+    let commands = Commands::of(config, policy.shared());
+    let reach = move || commands.reach(borders);
+    if let Some(handed) = handed {
+        late.say(Some(Reached::Handed(Arc::new(handed))));
+    } else if let Link::Awaited { .. } = config.place.link {
         let late = Arc::clone(&late);
         let work = move || match reach() {
             Ok(reached) => late.say(Some(reached)),
@@ -136,6 +133,42 @@ fn start(
     match ears.recv::<Word>() {
         Ok(Some((Word::Refused(why), _))) => Err(AnchorError::Refused(why)),
         _ => leave_streams().map(|()| late),
+    }
+}
+
+/// What serving a CLI's commands needs to know, besides its connection to the box.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    pub(crate) place: BoxAddress,
+    /// Names of variables that may cross.
+    pub(crate) env_allow: Vec<String>,
+    /// The directories both sides have, as real paths.
+    pub(crate) shared: Vec<PathBuf>,
+    pub(crate) tmpdir: Option<String>,
+    /// What stands before the path of a file that a command leaves for the CLI.
+    pub(crate) marks: Vec<String>,
+}
+
+impl Commands {
+    fn of(config: &SupervisorConfig, shared: &[PathBuf]) -> Self {
+        Self {
+            place: config.place.clone(),
+            env_allow: config.env_allow.clone(),
+            shared: shared.to_vec(),
+            tmpdir: config.env.get("TMPDIR").cloned(),
+            marks: config.policy.leaves.clone(),
+        }
+    }
+
+    /// Connects to the box, and serves stand-ins from now on.
+    ///
+    /// # Errors
+    /// When the box cannot be worked in.
+    pub(crate) fn reach(self, borders: Borders) -> Result<Reached, AnchorError> {
+        let client = connect(&self.place)?;
+        let left = far_scratch(&self.place, self.tmpdir.as_deref(), self.marks, &client)?;
+        let sessions = Sessions::start(client.clone(), borders, self.env_allow, self.shared, left)?;
+        Ok(Reached::Here { client, sessions })
     }
 }
 

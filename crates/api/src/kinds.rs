@@ -7,9 +7,11 @@ mod run;
 mod runtime;
 
 pub use any::AnyResource;
-pub use environment::{BoxedAgent, Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Share};
+pub use environment::{
+    BoxedAgent, Environment, EnvironmentSpec, EnvironmentStatus, PassedFor, PassedOver, RestartPolicy, Served, Share,
+};
 pub use flow::{Command, Flow, FlowAgent, FlowEnvironment, FlowParam, FlowSpec, FlowStatus, Step};
-pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, WorkPlace};
+pub use run::{Admission, Budget, EnvironmentRequest, RoleStatus, Run, RunParams, RunSpec, RunStatus, SecondBox, WorkPlace};
 pub use runtime::{
     DefaultRequest, Endpoint, Harness, Holder, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus, SshAddress, is_ssh_word,
 };

@@ -78,6 +78,9 @@ pub struct RunLaunch {
     /// Environment role → where the CLIs of the agents that work in it run; here, where it says nothing.
     #[serde(default)]
     pub harnesses: BTreeMap<String, Harness>,
+    /// Environment role → the second box, where the CLIs of the agents that work in it run in one.
+    #[serde(default)]
+    pub seconds: BTreeMap<String, BoxAddress>,
     /// Parameters and budget.
     pub params: RunParams,
     /// The epic directory (exists; the journal is `epic.jsonl` in it).

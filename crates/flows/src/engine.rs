@@ -1,9 +1,10 @@
 //! Runs a flow's steps, one after the other.
 
-use crate::boxes::{Boxes, gone};
+use crate::boxes::{Boxes, gone, second_gone};
 use crate::exec::exec;
 use crate::journal::{About, Writer};
 use crate::template::{Left, Names, params, render};
+use hmz_agents::second::{Found, SecondBox};
 use hmz_agents::{Agent, Installed, Launcher, Seat, Session, SessionStart, TurnEnd};
 use hmz_api::Error;
 use hmz_api::grammar::AgentSpec;
@@ -40,7 +41,7 @@ pub(crate) enum Why {
     Cancelled,
     /// Its budget's duration is spent.
     BudgetSpent,
-    /// The box of this role is lost.
+    /// A box is lost: what is said of it.
     Lost(String),
 }
 
@@ -49,6 +50,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) launch: &'a RunLaunch,
     pub(crate) players: &'a BTreeMap<String, Player>,
     pub(crate) boxes: &'a Boxes,
+    /// What was found of each agent's CLI in the second box of an environment role.
+    pub(crate) found: BTreeMap<(String, String), Found>,
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) journal: &'a Writer,
     pub(crate) stop: &'a CancellationToken,
@@ -115,10 +118,19 @@ impl Engine<'_> {
                 let Some(there) = self.boxes.of(environment) else {
                     return Err(Halt::Failed(format!("'{environment}' has no box")));
                 };
-                let seat = match (self.launch.harness(environment), &player.installed) {
-                    (Harness::Env, _) => Seat::Boxed(there.client.clone()),
-                    (_, Some(installed)) => Seat::Here(installed.clone()),
-                    (_, None) => return Err(Halt::Failed(format!("'{role}' was not found here"))),
+                let found = self.found.get(&(role.to_owned(), environment.to_owned()));
+                let second = self.boxes.second_of(environment).zip(found);
+                let seat = match (self.launch.harness(environment), second, &player.installed) {
+                    (Harness::Env, ..) => Seat::Boxed(there.client.clone()),
+                    (Harness::On(_), Some((second, found)), _) => Seat::Second(Box::new(SecondBox {
+                        client: second.client.clone(),
+                        address: second.address.clone(),
+                        found: found.clone(),
+                    })),
+                    (Harness::Local, _, Some(installed)) => Seat::Here(installed.clone()),
+                    (Harness::On(_), None, _) | (Harness::Local, _, None) => {
+                        return Err(Halt::Failed(format!("'{role}' was not found where it runs")));
+                    }
                 };
                 let start = SessionStart {
                     launcher: Arc::clone(&self.launcher),
@@ -165,6 +177,12 @@ impl Engine<'_> {
                 if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Err(Halt::Failed(format!("{role} was interrupted"))) }
             }
             Ok(TurnEnd::Failed(why)) => {
+                // one whose CLI has lost its box fails by that, whatever is heard of first
+                let why = if self.boxes.second_is_gone(environment).await {
+                    second_gone(environment, self.launch.seconds.get(environment))
+                } else {
+                    why
+                };
                 tell(Event::Failed { text: why.clone() });
                 tell(Event::Ends { seconds, answer: String::new() });
                 Err(Halt::Failed(format!("{role}: {why}")))

@@ -1,16 +1,18 @@
 //! The runner: one process a run. It is told what to do on its standard input, keeps the run's boxes, and writes the
 //! journal; whoever started it may die.
 
-use crate::boxes::{Boxes, gone};
+use crate::boxes::{Boxes, Place};
 use crate::check;
 use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
 use crate::warm::warm;
+use hmz_agents::second::Found;
 use hmz_agents::{Launcher, Supervised, of_cli};
 use hmz_anchor::AnchorError;
 use hmz_api::journal::{Event, Outcome};
 use hmz_api::kinds::{Harness, Step};
 use hmz_api::launch::{BoxAddress, RunLaunch, RunnerCommand};
+use hmz_api::link::Link;
 use hmz_api::{Error, ErrorKind, RuntimeRef};
 use hmz_wire::ClientError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +124,7 @@ pub async fn run(
             _ = terminate.recv() => Why::Cancelled,
             _ = interrupt.recv() => Why::Cancelled,
             () = cancelled(&mut commands) => Why::Cancelled,
-            Some(role) = lost.recv() => Why::Lost(role),
+            Some(gone) = lost.recv() => Why::Lost(gone),
             () = budget => Why::BudgetSpent,
         };
         let _ = why.set(reason);
@@ -168,7 +170,7 @@ fn end_of(launch: &RunLaunch, halted: Result<(), Ended>, why: Option<&Why>) -> (
         (Ok(()), _) => (Outcome::Succeeded, String::new()),
         (Err(Ended::Refused(message)), _) => (Outcome::Refused, message),
         // what breaks because a box went away is told as that
-        (Err(_), Some(Why::Lost(role))) => (Outcome::Failed, gone(role, launch.boxes.get(role))),
+        (Err(_), Some(Why::Lost(gone))) => (Outcome::Failed, gone.clone()),
         (Err(Ended::Stopped), Some(Why::BudgetSpent)) => {
             (Outcome::BudgetExceeded, format!("stopped -- {flow}: its budget's duration is spent"))
         }
@@ -192,7 +194,7 @@ async fn work(
     let mut warmed = None;
     let connect = async {
         tokio::select! {
-            boxes = Boxes::connect(&launch.boxes, &lost) => boxes.map_err(Ended::from),
+            boxes = Boxes::connect(launch, &lost) => boxes.map_err(Ended::from),
             () = stop.cancelled() => Err(Ended::Stopped),
         }
     };
@@ -209,11 +211,12 @@ async fn work(
     };
     // nobody hears of it where there is no budget
     let _ = came.send(());
-    let mut engine = Engine { launch, players: &players, boxes: &boxes, launcher, journal, stop, why, sessions: BTreeMap::new() };
+    let (sessions, found) = (BTreeMap::new(), BTreeMap::new());
+    let mut engine = Engine { launch, players: &players, boxes: &boxes, found, launcher, journal, stop, why, sessions };
     if let Some((pair, session)) = warmed {
         engine.take_over(pair, session).await;
     }
-    let halted = match settle(launch, &players, &boxes, journal).await {
+    let halted = match settle(launch, &players, &boxes, journal, &mut engine.found).await {
         Ok(()) => engine.run().await.map_err(|halt| match halt {
             Halt::Failed(message) => Ended::Failed(message),
             Halt::Stopped => Ended::Stopped,
@@ -225,8 +228,14 @@ async fn work(
     halted
 }
 
-/// Each agent can work in its boxes, and where it runs is told.
-async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &Boxes, journal: &Writer) -> Result<(), Ended> {
+/// Each agent can work in its boxes, and where it runs is told. What of them was found in second boxes goes to `found`.
+async fn settle(
+    launch: &RunLaunch,
+    players: &BTreeMap<String, Player>,
+    boxes: &Boxes,
+    journal: &Writer,
+    found: &mut BTreeMap<(String, String), Found>,
+) -> Result<(), Ended> {
     for (role, player, environment) in pairs(launch, players) {
         let Some(place) = boxes.of(environment) else { continue };
         let (programs, harness) = (place.client.programs(), launch.harness(environment));
@@ -234,10 +243,15 @@ async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &
             .agent
             .works_in(&launch.caller, harness, &place.address, &programs)
             .map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
-        if *harness == Harness::Env {
-            can_fence(&place.address).await?;
-        } else {
-            boxes.has_workdir(environment).await.map_err(|e| Ended::Refused(format!("{role}: {}", e.message)))?;
+        let of_role = |e: Error| Ended::Refused(format!("{role}: {}", e.message));
+        match (harness, boxes.second_of(environment)) {
+            (Harness::Env, _) => can_fence(&place.address).await?,
+            (Harness::On(_), Some(second)) => {
+                let one = found_in(second, place, harness, role, player).await?;
+                boxes.have_one_workdir(environment).await.map_err(of_role)?;
+                found.insert((role.to_owned(), environment.to_owned()), one);
+            }
+            _ => boxes.has_workdir(environment).await.map_err(of_role)?,
         }
     }
     for (role, player, text) in placed(launch, players) {
@@ -252,12 +266,37 @@ async fn settle(launch: &RunLaunch, players: &BTreeMap<String, Player>, boxes: &
     Ok(())
 }
 
+/// What is found of an agent's CLI in the second box of a role, which can hold it.
+async fn found_in(second: &Place, place: &Place, harness: &Harness, role: &str, player: &Player) -> Result<Found, Ended> {
+    let (cli, at) = (&player.spec.cli, at(&place.address));
+    let cannot =
+        |why: &str| Ended::Refused(format!("{at}: {cli}'s harness cannot run where its harness setting ({harness}) says: {why}"));
+    if !matches!(second.address.link, Link::Direct { .. }) {
+        return Err(cannot(&format!(
+            "{role}={}: {}: a fence cannot hold a harness that runs on another machine",
+            player.spec,
+            player.spec.class()
+        )));
+    }
+    can_fence(&second.address).await?;
+    hmz_agents::second::look(&second.client, cli).await.map_err(|e| match e.kind {
+        ErrorKind::Refused => cannot(&e.message),
+        _ => Ended::from(e),
+    })
+}
+
+/// A box's runtime, as refusals say it.
+fn at(address: &BoxAddress) -> String {
+    address.used.parse::<RuntimeRef>().map_or_else(|_| address.used.clone(), |used| used.at())
+}
+
 /// The agents, found and checked.
 fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, Error> {
     check::roles(&launch.flow_name, &launch.flow, &launch.agents, launch.boxes.keys().map(String::as_str))?;
-    if let Some((agent, environment)) = turns(launch).find(|(_, e)| matches!(launch.harness(e), Harness::On(_))) {
+    let has_none = |e: &str| matches!(launch.harness(e), Harness::On(_)) && !launch.seconds.contains_key(e);
+    if let Some((agent, environment)) = turns(launch).find(|(_, e)| has_none(e)) {
         let harness = launch.harness(environment);
-        return Err(Error::refused(format!("{agent}: its harness cannot run on {harness}: a fence cannot hold it there")));
+        return Err(Error::refused(format!("{agent}: its harness is to run on {harness}, and it has no box there")));
     }
     let here = here(launch);
     check::check(&launch.flow_name, &launch.flow, &launch.task, &launch.params)?;
@@ -272,7 +311,7 @@ fn players(launch: &RunLaunch, exe: &Path) -> Result<BTreeMap<String, Player>, E
 
 /// The agent roles whose CLI runs here for one of their turns.
 fn here(launch: &RunLaunch) -> BTreeSet<String> {
-    let here = turns(launch).filter(|(_, environment)| *launch.harness(environment) != Harness::Env);
+    let here = turns(launch).filter(|(_, environment)| *launch.harness(environment) == Harness::Local);
     here.map(|(agent, _)| agent.to_owned()).collect()
 }
 
@@ -288,12 +327,15 @@ fn turns(launch: &RunLaunch) -> impl Iterator<Item = (&str, &str)> {
 fn placed<'a>(launch: &'a RunLaunch, players: &'a BTreeMap<String, Player>) -> Vec<(&'a str, &'a Player, String)> {
     let mut all = Vec::new();
     for (role, player) in players {
-        let harnesses: BTreeSet<bool> =
-            turns(launch).filter(|(agent, _)| agent == role).map(|(_, e)| *launch.harness(e) == Harness::Env).collect();
-        for is_boxed in harnesses {
-            let place = if is_boxed { "on its environment's machine" } else { "here" };
-            all.push((role.as_str(), player, format!("{role}'s harness runs {place}")));
-        }
+        let harnesses: BTreeSet<String> = turns(launch)
+            .filter(|(agent, _)| agent == role)
+            .map(|(_, environment)| match launch.harness(environment) {
+                Harness::Env => "on its environment's machine".to_owned(),
+                Harness::Local => "here".to_owned(),
+                Harness::On(runtime) => format!("on the runtime {runtime}"),
+            })
+            .collect();
+        all.extend(harnesses.into_iter().map(|place| (role.as_str(), player, format!("{role}'s harness runs {place}"))));
     }
     all
 }
@@ -305,7 +347,7 @@ async fn can_fence(address: &BoxAddress) -> Result<(), Ended> {
     match asked {
         Ok(Ok(())) => Ok(()),
         Ok(Err(AnchorError::Box(ClientError::Refused(why)))) => {
-            let at = address.used.parse::<RuntimeRef>().map_or_else(|_| address.used.clone(), |used| used.at());
+            let at = at(address);
             Err(Ended::Refused(format!(
                 "{at} cannot fence the agent to its permission: it needs Landlock ({why}); set the harness of the runtime it is \
                  on to local"

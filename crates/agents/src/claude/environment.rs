@@ -94,8 +94,13 @@ pub(super) fn of(start: &SessionStart, session: &str, shell: &str) -> BTreeMap<S
     let passed = start.caller.env.iter().filter(|(name, _)| is_passed(name));
     let mut env: BTreeMap<String, String> = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
     env.extend(ours(start, session));
-    env.extend(["SHELL", "CLAUDE_CODE_SHELL"].map(|name| (name.to_owned(), shell.to_owned())));
+    env.extend(shells(shell));
     env
+}
+
+/// The shell its commands are run with, by a path where it runs itself.
+pub(super) fn shells(shell: &str) -> [(String, String); 2] {
+    ["SHELL", "CLAUDE_CODE_SHELL"].map(|name| (name.to_owned(), shell.to_owned()))
 }
 
 /// What a session's process in a box gets on top of the box's own variables.

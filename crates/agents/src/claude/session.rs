@@ -8,9 +8,10 @@ use super::state::{self, StateFolders};
 use super::{Claude, environment, shell, shell_of};
 use crate::boxed::{is_there, make_directory, scratch};
 use crate::process::Process;
+use crate::second::SecondBox;
 use crate::{Agent as _, Installed, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::{BoxedConfig, SupervisorConfig};
+use hmz_anchor::{BoxedConfig, CliFence, SupervisorConfig};
 use hmz_api::Error;
 use hmz_api::journal::Event;
 use hmz_api::link::Link;
@@ -54,6 +55,13 @@ impl ClaudeSession {
                 make_directory(client, &start.place, &scratch(&start.place, &id), false).await?;
                 (state, None)
             }
+            Seat::Second(second) => {
+                let (client, there) = (&second.client, &second.address);
+                let state = StateFolders::in_box(client)?;
+                make_directory(client, there, &state.config, true).await?;
+                make_directory(client, there, &scratch(&start.place, &id), false).await?;
+                (state, None)
+            }
         };
         Ok(Self { start, id, state, keeper, translator: Translator::default(), process: None })
     }
@@ -73,6 +81,10 @@ impl ClaudeSession {
                 place: place.clone(),
                 write: vec![self.state.config.clone()],
             }),
+            Seat::Second(second) => {
+                let has_begun = is_there(&second.client, &second.address, &transcript).await?;
+                second.launch(self.supervised_in(second, has_begun)?)
+            }
         })
     }
 
@@ -88,6 +100,32 @@ impl ClaudeSession {
             policy: Claude.policy(installed),
             fence: Claude.fence(&self.start, installed, &self.id),
             env_allow: Claude.env_allow(),
+            is_handed: false,
+        })
+    }
+
+    /// The same in a second box, with what is passed into a box of the caller's variables and no more.
+    fn supervised_in(&self, second: &SecondBox, has_begun: bool) -> Result<SupervisorConfig, Error> {
+        let place = &self.start.place;
+        let name = shell_of(&place.environment, &self.start.programs)?;
+        let shell = second.found.shells.get(name).ok_or_else(|| {
+            let used = &second.address.used;
+            Error::refused(format!("claude needs {name} on {used} too: it looks for it before it runs a command"))
+        })?;
+        let mut env = second.env(environment::in_box(&self.start, &self.id));
+        env.extend(environment::shells(shell));
+        let mut write = second.writable();
+        write.push(self.state.config.clone());
+        Ok(SupervisorConfig {
+            program: second.found.installed.program.clone(),
+            argv: self.argv(has_begun),
+            env,
+            cwd: PathBuf::from(&place.workdir),
+            place: place.clone(),
+            policy: Claude.policy(&second.found.installed),
+            fence: CliFence { write, read: vec![PathBuf::from("/")] },
+            env_allow: Claude.env_allow(),
+            is_handed: true,
         })
     }
 
@@ -96,7 +134,7 @@ impl ClaudeSession {
         let workdir = self.start.place.workdir.as_ref();
         match &self.start.seat {
             Seat::Here(_) => self.state.project(workdir),
-            Seat::Boxed(_) => self.state.project_of(workdir),
+            Seat::Boxed(_) | Seat::Second(_) => self.state.project_of(workdir),
         }
     }
 
@@ -108,10 +146,10 @@ impl ClaudeSession {
 
     fn places(&self) -> Places {
         let project = self.project();
-        let boxed = matches!(self.start.seat, Seat::Boxed(_));
+        let elsewhere = matches!(self.start.seat, Seat::Boxed(_));
         Places {
-            boxed,
-            elsewhere: boxed && matches!(self.start.place.link, Link::Stream(_)),
+            boxed: !matches!(self.start.seat, Seat::Here(_)),
+            elsewhere: elsewhere && matches!(self.start.place.link, Link::Stream(_)),
             workdir: PathBuf::from(&self.start.place.workdir),
             scratch: scratch(&self.start.place, &self.id),
             results: vec![project.join(&self.id), project.join("tool-results")],

@@ -5,7 +5,7 @@ use crate::boxed::{make_directory, scratch};
 use crate::process::Process;
 use crate::{Agent as _, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::{BoxedConfig, SupervisorConfig};
+use hmz_anchor::{BoxedConfig, CliFence, SupervisorConfig};
 use hmz_api::Error;
 use hmz_script::{Ask, Say};
 use hmz_wire::GUEST_PROGRAM;
@@ -43,6 +43,7 @@ impl ScriptSession {
                 make_directory(client, &start.place, Path::new(&start.place.scratch), true).await?;
                 make_directory(client, &start.place, &dir, false).await?;
             }
+            Seat::Second(second) => make_directory(&second.client, &second.address, &dir, false).await?,
         }
         Ok(Self { agent, start, id, process: None, told: false, turns: 0 })
     }
@@ -59,6 +60,20 @@ impl ScriptSession {
                 let program = place.link.guest().unwrap_or(GUEST_PROGRAM).to_owned();
                 let (env, write) = (own.into(), Vec::new());
                 return Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write });
+            }
+            Seat::Second(second) => {
+                let installed = &second.found.installed;
+                return second.launch(SupervisorConfig {
+                    program: installed.program.clone(),
+                    argv,
+                    env: second.env(own),
+                    cwd,
+                    place,
+                    policy: self.agent.policy(installed),
+                    fence: CliFence { write: second.writable(), read: vec![PathBuf::from("/")] },
+                    env_allow: self.agent.env_allow(),
+                    is_handed: true,
+                });
             }
         };
         let mut env = BTreeMap::new();
@@ -77,6 +92,7 @@ impl ScriptSession {
             policy: self.agent.policy(installed),
             fence: self.agent.fence(&self.start, installed, &self.id),
             env_allow: self.agent.env_allow(),
+            is_handed: false,
         })
     }
 

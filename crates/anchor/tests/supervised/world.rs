@@ -117,6 +117,7 @@ impl World {
             policy: ExecPolicy { own: Vec::new(), listings: vec!["ps".into()], leaves: vec![" && pwd -P >| ".into()] },
             fence: CliFence { write: Vec::new(), read: vec![self.path("cli")] },
             env_allow: vec!["TERM".into(), "LC_*".into(), "FROM_CLI".into()],
+            is_handed: false,
         }
     }
 

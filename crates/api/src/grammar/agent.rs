@@ -22,6 +22,18 @@ pub struct AgentSpec {
     pub effort: Option<String>,
 }
 
+impl AgentSpec {
+    /// The name that refusals know its CLI's agent by, such as `ClaudeCodeAgent`.
+    pub fn class(&self) -> String {
+        let mut letters = self.cli.chars();
+        let first = letters.next().map(|c| c.to_ascii_uppercase());
+        match self.cli.as_str() {
+            "claude" => "ClaudeCodeAgent".to_owned(),
+            _ => first.into_iter().chain(letters).collect::<String>() + "Agent",
+        }
+    }
+}
+
 impl fmt::Display for AgentSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cli)?;

@@ -124,6 +124,16 @@ pub struct BoxedAgent {
     pub install: String,
 }
 
+/// The environment that a second box was made for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Served {
+    /// Its name.
+    pub environment: String,
+    /// The runtime it is on, whose `harness` says where the second box is.
+    pub runtime: RuntimeRef,
+}
+
 /// What an environment is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -181,6 +191,9 @@ pub struct EnvironmentStatus {
     /// Where the CLIs of the agents that work in it run, as its runtime said when its box was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harness: Option<Harness>,
+    /// Whose agents' CLIs run in it, when it is the second box of a role and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves: Option<Served>,
     /// When it last became ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]

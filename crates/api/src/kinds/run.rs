@@ -204,6 +204,19 @@ pub struct RoleStatus {
     /// Where that is not the one that was named: why, as it was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fell_back: Option<String>,
+    /// The second box, in which the CLIs of the agents that work in it run, where its runtime says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harness: Option<SecondBox>,
+}
+
+/// The second box of a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecondBox {
+    /// The Environment resource's name.
+    pub environment: String,
+    /// The runtime it is on.
+    pub runtime: RuntimeRef,
 }
 
 /// What a run is.
