@@ -118,8 +118,11 @@ async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: b
                 wake.runs.ask(name, "it changed");
             }
             if declared || observed {
-                for env in run.status.environments.values().filter_map(|role| role.environment.as_ref()) {
-                    wake.environments.ask(env, "its run changed");
+                for role in run.status.environments.values() {
+                    let second = role.harness.as_ref().map(|second| &second.environment);
+                    for env in role.environment.iter().chain(second) {
+                        wake.environments.ask(env, "its run changed");
+                    }
                 }
                 for place in run.spec.environments.values().map(hmz_api::kinds::EnvironmentRequest::place) {
                     wake.runtimes.ask(place.runtime.resource_name(), "a run changed");
@@ -155,7 +158,9 @@ async fn users(world: &World, wake: &Wakers, runtime: &str, reason: &'static str
     }
     for run in world.store.list::<Run>().await? {
         let waits = !run.status.is_complete() && !run.status.conditions.is_true(condition::RUNNING);
-        let places: BTreeSet<String> = run.spec.environments.values().map(|e| e.place().runtime.resource_name()).collect();
+        let named = run.spec.environments.values().map(|e| e.place().runtime.resource_name());
+        let seconds = run.status.environments.values().filter_map(|role| Some(role.harness.as_ref()?.runtime.resource_name()));
+        let places: BTreeSet<String> = named.chain(seconds).collect();
         if waits && (places.contains(runtime) || !places.is_disjoint(&falls)) {
             // trying for shares on several daemons makes events itself when what was got on one is given back
             let several = places.len() > 1 || (run.spec.environments.len() > 1 && !places.is_disjoint(&falls));

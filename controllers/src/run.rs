@@ -4,6 +4,7 @@ mod execute;
 mod look;
 pub mod plan;
 pub mod refusal;
+pub mod second;
 #[cfg(test)]
 mod tests;
 pub mod walk;

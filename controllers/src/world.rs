@@ -114,6 +114,13 @@ pub trait BoxFiles: Send + Sync + 'static {
     /// Makes the socket's directory and the scratch directory; those that are there are kept.
     async fn prepare(&self, key: &BoxKey) -> Result<GuestFiles, Error>;
 
+    /// The same for the second box of `serves`: it has that one's scratch directory, which is made too, and a program that can
+    /// supervise a CLI there.
+    async fn prepare_second(&self, key: &BoxKey, serves: &BoxKey) -> Result<GuestFiles, Error> {
+        let scratch = self.prepare(serves).await?.scratch;
+        Ok(GuestFiles { scratch, ..self.prepare(key).await? })
+    }
+
     /// Removes them; gone already is no error.
     async fn remove(&self, key: &BoxKey) -> Result<(), Error>;
 

@@ -122,6 +122,7 @@ fn environment<'a>(lines: &mut Lines, r: &'a Resource<Environment>, now: Timesta
     lines.add(0, "Status", "");
     lines.add(1, "Ready", phase::ready(r));
     lines.some(1, "Used", s.used.as_ref());
+    lines.some(1, "Harness of", s.serves.as_ref().map(|of| format!("env/{} on {}", of.environment, of.runtime)));
     for passed in &s.passed_over {
         lines.add(1, "Passed over", format!("{}: {}", passed.runtime, passed.message));
     }
@@ -178,6 +179,9 @@ fn run<'a>(lines: &mut Lines, r: &'a Resource<Run>, now: Timestamp) -> Option<&'
         let used = status.used.as_ref().map(|u| format!(" on {u}")).unwrap_or_default();
         let used = used + &status.fell_back.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         lines.add(1, &format!("Environment {role}"), format!("env/{name}{used}"));
+        if let Some(second) = &status.harness {
+            lines.add(1, &format!("Harness of {role}"), format!("env/{} on {}", second.environment, second.runtime));
+        }
     }
     lines.some(1, "Epic", s.epic.as_ref());
     if let Some(started) = s.started_at {

@@ -99,8 +99,11 @@ fn world() -> Vec<AnyResource> {
             (c::RUNNING, False, "Ended", ""),
             (c::COMPLETE, True, "BudgetExceeded", "its budget's duration is spent"),
         ]);
-        let used =
-            RoleStatus { environment: Some("fix-add-box".into()), used: Some("docker:here".parse().unwrap()), fell_back: None };
+        let used = RoleStatus {
+            environment: Some("fix-add-box".into()),
+            used: Some("docker:here".parse().unwrap()),
+            ..RoleStatus::default()
+        };
         r.status.environments.insert("box".into(), used);
         r.status.epic = Some("/home/me/.hmz/epics/fix-add".into());
         r.status.started_at = Some(at(5));

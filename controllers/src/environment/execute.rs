@@ -10,8 +10,8 @@ use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::condition::CREATED;
 use hmz_api::kinds::{Environment, PassedOver};
 use hmz_api::launch::BoxAddress;
-use hmz_api::{Resource, failpoint};
-use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Progress, ProgressSink, Target, Want};
+use hmz_api::{Error, Resource, failpoint};
+use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, GuestFiles, Progress, ProgressSink, Target, Want};
 use hmz_store::Change;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -320,6 +320,20 @@ async fn pull(
     }
 }
 
+/// The files of a box that is to be started; `None` when what it is the second box of is gone.
+async fn files(world: &World, seen: &Observed, start: &Start) -> Result<Option<GuestFiles>, Error> {
+    let (Some(serves), Some(served)) = (&start.serves, &seen.served) else {
+        return world.files.prepare(&start.key).await.map(Some);
+    };
+    let files = world.files.prepare_second(&start.key, serves).await?;
+    // one that was deleted meanwhile may have had its own removed before
+    let there = world.store.get::<Environment>(served.name()).await.map_err(|e| Error::failed(e.to_string()))?;
+    if there.is_some_and(|env| env.metadata.uid == Some(serves.uid)) {
+        return Ok(Some(files));
+    }
+    world.files.remove(serves).await.map(|()| None)
+}
+
 async fn begin(
     world: &World,
     mut env: Resource<Environment>,
@@ -327,8 +341,9 @@ async fn begin(
     target: &Target,
     start: Start,
 ) -> Result<Next, ReconcileError> {
-    let files = match world.files.prepare(&start.key).await {
-        Ok(files) => files,
+    let files = match files(world, seen, &start).await {
+        Ok(Some(files)) => files,
+        Ok(None) => return Ok(Next::Look(None)),
         Err(error) => {
             outcome::set(&mut env, CREATED, False, "Failed", &error.message, world.clock.now());
             world.store.update_status(env).await?;

@@ -41,7 +41,12 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         (said, _) => said,
     };
     let saved = if runtime.is_none() { crate::runtime::saved(world).await? } else { Saved::default() };
-    let places = if going || env.status.container_id.is_some() {
+    let served = match &env.status.serves {
+        Some(served) => world.store.get::<Environment>(&served.environment).await?,
+        None => None,
+    };
+    // nothing else is tried for a second box
+    let places = if going || env.status.container_id.is_some() || env.status.serves.is_some() {
         Vec::new()
     } else {
         let caller = caller.clone().unwrap_or_default();
@@ -63,6 +68,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),
         owner,
+        served: served.filter(|served| !served.metadata.is_deleting()),
         boxes,
         ending,
     })

@@ -230,9 +230,14 @@ pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: T
 /// What is said of an agent whose CLI is not in its box.
 fn not_installed(env: &Resource<Environment>, program: &str) -> Option<String> {
     let agent = env.status.agents.iter().find(|agent| agent.program == program)?;
-    let at = env.status.used.as_ref().unwrap_or(&env.spec.runtime).at();
-    let why = format!("{program} is not installed on {at}: {} there, or", agent.install);
-    Some(harness_cannot_run(&at, &agent.cli, &Harness::Env, &format!("{why} set the harness of the runtime it is on to local")))
+    let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
+    let (works, setting) = match &env.status.serves {
+        Some(served) => (&served.runtime, Harness::On(used.clone())),
+        None => (used, Harness::Env),
+    };
+    let why = format!("{program} is not installed on {}: {} there, or", used.at(), agent.install);
+    let why = format!("{why} set the harness of the runtime it is on to local");
+    Some(harness_cannot_run(&works.at(), &agent.cli, &setting, &why))
 }
 
 /// What is said where an agent's CLI cannot run where a runtime says.

@@ -65,6 +65,8 @@ pub struct Observed {
     pub local_endpoint: Option<String>,
     /// The run that owns it.
     pub owner: Owner,
+    /// The environment whose agents' CLIs run in it, where it is a second box.
+    pub served: Option<Resource<Environment>>,
     /// What is on the daemon.
     pub boxes: Boxes,
     /// What the daemon remembers of the end of one that does not run.
@@ -165,6 +167,8 @@ pub struct Start {
     pub lease: Option<Duration>,
     /// Programs that have to be in it.
     pub programs: Vec<String>,
+    /// The box that it is the second one for, whose scratch directory it has.
+    pub serves: Option<BoxKey>,
 }
 
 /// The run that owns an environment.
@@ -414,11 +418,16 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let limit = Share { cpus: share.cpus.or(runtime.cpus), memory: share.memory.or(runtime.memory), gpus: share.gpus.clone() };
     let lease = env.status.lease_seconds.map(Duration::from_secs);
     let run = owner_run(env).map(|o| o.uid);
+    let is_second = env.status.serves.is_some();
+    let serves = seen.served.as_ref().map(|served| key_of(served, &seen.instance));
+    if is_second && serves.is_none() {
+        return Step::Wait(Action::await_change()); // what it is for is gone, and so its run is ending
+    }
     // from here on its agents' CLIs are where the box is made for
-    env.status.harness = owned.then(|| runtime.harness.clone());
-    let boxed = env.status.agents.iter().filter(|_| owned && runtime.harness == Harness::Env);
+    env.status.harness = (owned && !is_second).then(|| runtime.harness.clone());
+    let boxed = env.status.agents.iter().filter(|_| is_second || (owned && runtime.harness == Harness::Env));
     let programs = boxed.map(|agent| agent.program.clone()).collect();
-    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs }))
+    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs, serves }))
 }
 
 /// It has no share yet, and there are several places to ask.

@@ -39,6 +39,7 @@ fn seen(now: i64) -> Observed {
         driven: true,
         local_endpoint: None,
         owner: Owner::Nobody,
+        served: None,
         boxes: Boxes::NotAsked,
         ending: None,
     }

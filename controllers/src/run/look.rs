@@ -2,6 +2,7 @@
 
 use super::plan::{Observed, environment_name, under};
 use super::refusal::{self, Runtimes};
+use super::second;
 use super::walk::Walk;
 use crate::core::ReconcileError;
 use crate::environment::{self, outcome, plan::owner_run};
@@ -12,9 +13,9 @@ use crate::world::{RunnerState, World};
 use hmz_api::journal::Outcome;
 use hmz_api::kinds::annotation::CWD;
 use hmz_api::kinds::condition::{ACCEPTED, ENVIRONMENTS_READY};
-use hmz_api::kinds::{Environment, Flow, FlowSpec, Harness, Run};
+use hmz_api::kinds::{Environment, Flow, FlowSpec, Harness, Run, Runtime};
 use hmz_api::launch::CallerContext;
-use hmz_api::{Error, Resource};
+use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use std::collections::BTreeMap;
 
 /// Looks.
@@ -30,7 +31,8 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     let runner = if complete && !going && settled { None } else { runner(world, run).await };
     let waits = !settled && matches!(runner, Some((_, RunnerState::Alive)));
     let environments = world.store.list::<Environment>().await?;
-    let names: Vec<String> = run.spec.environments.keys().map(|role| environment_name(run.name(), role)).collect();
+    let names = run.spec.environments.keys().map(|role| environment_name(run.name(), role));
+    let names: Vec<String> = names.flat_map(|name| [second::name_of(&name), name]).collect();
     let mut owned = BTreeMap::new();
     let mut taken = Vec::new();
     for env in environments {
@@ -56,6 +58,10 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         for request in run.spec.environments.values() {
             let reference = request.place().runtime;
             let found = runtime::find(&world.store, &reference).await?;
+            if let Some(named) = found.as_ref().and_then(second_of) {
+                let second = runtime::find(&world.store, named).await?;
+                runtimes.insert(named.clone(), second);
+            }
             runtimes.insert(reference, found);
         }
         if runtimes.values().any(|found| found.as_ref().is_none_or(runtime::is_leaving)) {
@@ -77,7 +83,15 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
                     place.harness = harness(world, run, flow, role, place, &caller).await;
                 }
             }
-            places.insert(environment_name(run.name(), role), of_role);
+            let name = environment_name(run.name(), role);
+            if let Some(second) = owned.get(&second::name_of(&name)) {
+                // nothing else is tried for it
+                let workdir = second.spec.workdir.as_deref();
+                let mut place = placement::look(world, &second.spec.runtime, workdir, true, &caller).await?;
+                place.truncate(1);
+                places.insert(second.metadata.name.clone(), place);
+            }
+            places.insert(name, of_role);
         }
         flow = Some(found);
     }
@@ -103,6 +117,14 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     })
 }
 
+/// The runtime of the second boxes of those that work on this one.
+fn second_of(runtime: &Resource<Runtime>) -> Option<&RuntimeRef> {
+    match &runtime.spec.harness {
+        Harness::On(named) => Some(named),
+        Harness::Env | Harness::Local => None,
+    }
+}
+
 /// Why no agent that works in a role could do so in a place it falls back to, if so.
 async fn harness(
     world: &World,
@@ -112,7 +134,13 @@ async fn harness(
     place: &Place,
     caller: &CallerContext,
 ) -> Option<String> {
-    if let Some(why) = refusal::harness_on(run, flow, role, &place.runtime, &place.spec) {
+    let mut runtimes = Runtimes::new();
+    if let Harness::On(named) = &place.spec.harness {
+        // what cannot be read now is not there
+        runtimes.insert(named.clone(), runtime::find(&world.store, named).await.ok().flatten());
+    }
+    let driven: Vec<Backend> = world.drivers.keys().copied().collect();
+    if let Some(why) = refusal::harness_on(run, flow, role, place, &runtimes, &driven, caller.docker_endpoint.as_deref()) {
         return Some(why);
     }
     if place.spec.harness != Harness::Local {

@@ -2,6 +2,7 @@
 
 use super::FINALIZER;
 use super::refusal::{self, Runtimes};
+use super::second::{self, Due};
 use super::walk::{self, Next, Walk};
 use crate::core::Action;
 use crate::environment::address::{Carrier, address_of};
@@ -370,7 +371,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         None => return Step::Wait(Action::requeue(FOLLOW)),
     };
     if !run.status.conditions.is_true(ACCEPTED) {
-        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven, &seen.saved)
+        let checked = refusal::check(run, flow, &seen.runtimes, &seen.driven, &seen.saved, local(seen))
             .map_err(|error| refusal::with_settings(error, &seen.runtimes, &seen.settings, seen.settings_broken))
             .and_then(|()| seen.agents.clone());
         if let Err(error) = checked {
@@ -392,7 +393,8 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
                 let used = used.or_else(|| run.spec.environments.get(role).map(|r| r.place().runtime));
                 let scheduled = seen.owned.get(&name).and_then(|e| e.status.conditions.get(SCHEDULED));
                 let fell_back = scheduled.filter(|c| c.reason == FELL_BACK).map(|c| c.message.clone());
-                run.status.environments.insert(role.clone(), RoleStatus { environment: Some(name), used, fell_back });
+                let harness = run.status.environments.remove(role).and_then(|status| status.harness);
+                run.status.environments.insert(role.clone(), RoleStatus { environment: Some(name), used, fell_back, harness });
             }
             (false, Some(_)) => {
                 complete(run, Outcome::Failed, &format!("environment '{name}' was deleted"), now);
@@ -406,18 +408,27 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     }
     let gang: Vec<&Resource<Environment>> =
         roles.iter().filter_map(|role| seen.owned.get(&environment_name(run.name(), role))).collect();
-    if let Some((how, message)) = gang.iter().find_map(|e| failure(run, e, seen)) {
+    let seconds = match seconds(run, seen) {
+        Ok(seconds) => seconds,
+        Err(name) => {
+            complete(run, Outcome::Failed, &format!("environment '{name}' was deleted"), now);
+            return Step::Again;
+        }
+    };
+    let all: Vec<&Resource<Environment>> = gang.iter().copied().chain(seconds.iter().map(|(_, second)| *second)).collect();
+    if let Some((how, message)) = all.iter().find_map(|e| failure(run, e, seen)) {
         complete(run, how, &message, now);
         return Step::Again;
     }
-    if gang.iter().any(|e| !e.status.conditions.is_true(SCHEDULED)) {
+    let is_held = |e: &&Resource<Environment>| e.status.conditions.is_true(SCHEDULED);
+    if !all.iter().all(is_held) || !matches!(second::due(run, flow, seen), Due::Gang(_)) {
         return admit(run, &gang, seen);
     }
     let is = |e: &Resource<Environment>, kind: &str| e.status.conditions.is_true(kind);
-    let late = gang.iter().find(|e| !is(e, READY)).map(|e| e.name().to_owned());
+    let late = all.iter().find(|e| !is(e, READY)).map(|e| e.name().to_owned());
     if let Some(waiting) = &late {
         set(run, ENVIRONMENTS_READY, False, "Starting", waiting, now);
-        if !gang.iter().all(|e| is(e, IMAGE_READY) && stays(e, seen)) {
+        if !all.iter().all(|e| is(e, IMAGE_READY) && stays(e, seen)) {
             return Step::Wait(Action::await_change());
         }
     } else {
@@ -436,6 +447,7 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
         agents: run.spec.agents.clone(),
         envs: run.spec.environments.iter().map(|(role, request)| (role.clone(), request.as_given())).collect(),
         boxes,
+        seconds: seconds.into_iter().filter_map(|(role, e)| Some((role, address_of(e, &seen.carrier)?))).collect(),
         harnesses: roles.iter().zip(&gang).map(|(role, e)| (role.clone(), harness_of(e, seen))).collect(),
         params: run.spec.params.clone(),
         epic,
@@ -448,13 +460,36 @@ fn prepare(run: &mut Resource<Run>, seen: &Observed) -> Step {
     Step::Begin(launch, keys)
 }
 
+/// The second boxes there are, noted in the statuses of their roles.
+///
+/// # Errors
+/// The name of one that is gone and was held.
+fn seconds<'a>(run: &mut Resource<Run>, seen: &'a Observed) -> Result<Vec<(String, &'a Resource<Environment>)>, String> {
+    let there = second::there(run, seen);
+    for (role, status) in &mut run.status.environments {
+        let now = there.iter().find(|(of, _)| of == role).map(|(_, second)| second::told(second));
+        let is_held = |name: &String| seen.owned.get(name).is_some_and(|e| e.status.conditions.is_true(SCHEDULED));
+        if let (Some(before), None, true) = (&status.harness, &now, status.environment.as_ref().is_some_and(is_held)) {
+            return Err(before.environment.clone());
+        }
+        status.harness = now;
+    }
+    // one that is for another place is on its way out before anything is held
+    Ok(there.into_iter().filter(|(_, e)| !e.metadata.is_deleting() || e.status.conditions.is_true(SCHEDULED)).collect())
+}
+
+/// What endpoint `local` means to whoever asked.
+fn local(seen: &Observed) -> Option<&str> {
+    seen.caller.docker_endpoint.as_deref()
+}
+
 /// Whether its box starts here and nowhere else, so that what it will be is known before it runs.
 fn stays(env: &Resource<Environment>, seen: &Observed) -> bool {
     // a swarm says where when it runs, and may find no place for it
     let is_placed = env.status.used.as_ref().is_some_and(|used| used.backend != Backend::Swarm);
     let here = is_placed && env.status.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("unix://"));
-    // a CLI that lives in its box has nothing to begin before it
-    let local = harness_of(env, seen) != Harness::Env;
+    // a CLI that lives in a box has nothing to begin before it
+    let local = harness_of(env, seen) == Harness::Local;
     let places = seen.places.get(env.name());
     // one that runs already has its guest where its start says
     let own = places.and_then(|places| places.first()).is_none_or(|place| place.spec.container.is_none());
@@ -545,7 +580,10 @@ fn failure(run: &Resource<Run>, env: &Resource<Environment>, seen: &Observed) ->
         return Some((Outcome::Failed, format!("'{role}' did not come up: {why}")));
     }
     if let Some(created) = conditions.get(CREATED).filter(|c| c.status == False && c.reason == NO_HARNESS) {
-        let error = refusal::to_local(run, role, env.status.used.as_ref(), &created.message, seen);
+        let serves = env.status.serves.as_ref();
+        let of = serves.and_then(|s| run.spec.environments.keys().find(|r| environment_name(run.name(), r) == s.environment));
+        let used = serves.map(|s| &s.runtime).or(env.status.used.as_ref());
+        let error = refusal::to_local(run, of.unwrap_or(role), used, &created.message, seen);
         return Some((Outcome::Refused, refusal::message(&error)));
     }
     [SCHEDULED, IMAGE_READY, CREATED].into_iter().find_map(|kind| {
@@ -572,14 +610,38 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
     if let Some(rest) = gang.iter().filter_map(|e| admission_pause(e, seen.now)).max() {
         return Step::Wait(Action::requeue(rest));
     }
-    match walk::next(gang, &seen.places, &seen.walk, &seen.instance, seen.now) {
+    let ask = |gang: &[&Resource<Environment>]| walk::next(gang, &seen.places, &seen.walk, &seen.instance, seen.now);
+    match ask(gang) {
+        Next::Ask(group) => return Step::Admit(group),
+        Next::AllHeld => {}
+        Next::Nowhere { message, could_fit } => {
+            let seconds: Vec<_> = second::there(run, seen).into_iter().map(|(_, second)| second).collect();
+            return without_room(gang.iter().chain(&seconds), message, could_fit);
+        }
+    }
+    // where each of them is says what second boxes there are
+    let Some(Ok(flow)) = &seen.flow else { return Step::Hold };
+    let seconds = match second::due(run, flow, seen) {
+        Due::Create(missing) => return Step::CreateEnvironments(missing),
+        Due::Delete(names) => return Step::DeleteEnvironments(names),
+        Due::Wait => return Step::Wait(Action::await_change()),
+        Due::Gang(seconds) => seconds,
+    };
+    match ask(&seconds) {
         Next::Ask(group) => Step::Admit(group),
         Next::AllHeld => Step::Hold,
         Next::Nowhere { message, could_fit } => {
-            let without = gang.iter().filter(|e| !e.status.conditions.is_true(SCHEDULED));
-            Step::NoRoom { message, could_fit, names: without.map(|e| e.metadata.name.clone()).collect() }
+            let message = second::no_room(run, flow, &seconds, &message);
+            let begun = gang.iter().any(|e| e.status.conditions.is_true(SCHEDULED));
+            without_room(gang.iter().chain(&seconds), message, could_fit && !begun)
         }
     }
+}
+
+/// What is done when some of these can be held nowhere.
+fn without_room<'a>(all: impl Iterator<Item = &'a &'a Resource<Environment>>, message: String, could_fit: bool) -> Step {
+    let without = all.filter(|e| !e.status.conditions.is_true(SCHEDULED) && !e.metadata.is_deleting());
+    Step::NoRoom { message, could_fit, names: without.map(|e| e.metadata.name.clone()).collect() }
 }
 
 /// No room was found: it is refused or waits, as it says. `could_fit`: whether it would on an empty daemon.

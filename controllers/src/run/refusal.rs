@@ -1,7 +1,9 @@
 //! What refuses a run before anything of it starts, in the words people know. Pure.
 
 use super::plan::Observed;
+use super::second;
 use crate::environment::outcome;
+use crate::placement::Place;
 use crate::target::{Saved, not_saved, undriven};
 use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::{AgentSpec, EnvSpec};
@@ -37,7 +39,14 @@ pub fn of(run: &Resource<Run>) -> Option<Error> {
 ///
 /// # Errors
 /// The refusal.
-pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: &[Backend], saved: &Saved) -> Result<(), Error> {
+pub fn check(
+    run: &Resource<Run>,
+    flow: &FlowSpec,
+    runtimes: &Runtimes,
+    driven: &[Backend],
+    saved: &Saved,
+    local: Option<&str>,
+) -> Result<(), Error> {
     let name = &run.spec.flow;
     let agent = |role: &str| run.spec.agents.get(role).map(ToString::to_string);
     roles(name, "agent role", "-a", flow.agents.keys(), run.spec.agents.keys(), agent)?;
@@ -59,7 +68,7 @@ pub fn check(run: &Resource<Run>, flow: &FlowSpec, runtimes: &Runtimes, driven: 
     params(run, flow)?;
     for step in &flow.steps {
         if let Step::Turn { agent, environment, .. } = step {
-            harness(run, agent, environment, runtimes, saved)?;
+            harness(run, (agent, environment), runtimes, driven, saved, local)?;
         }
     }
     Ok(())
@@ -166,27 +175,21 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
     }
 }
 
-/// Why an agent's CLI cannot run for work on a runtime, if that can be told before anything is asked of its daemon.
-fn cannot_run(agent: &str, spec: &AgentSpec, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
-    match &saved.harness {
-        // whether its image has the CLI is asked of the box that is made
-        Harness::Local | Harness::Env => None,
-        // what an agent may touch is always less than everything
-        setting @ Harness::On(_) => {
-            let why = format!("{agent}={spec}: {}: a fence cannot hold a harness that runs on another machine", class(&spec.cli));
-            Some(outcome::harness_cannot_run(&runtime.at(), &spec.cli, setting, &why))
-        }
-    }
-}
-
-/// The name that refusals know a CLI's agent by.
-fn class(cli: &str) -> String {
-    let mut letters = cli.chars();
-    let first = letters.next().map(|c| c.to_ascii_uppercase());
-    match cli {
-        "claude" => "ClaudeCodeAgent".to_owned(),
-        _ => first.into_iter().chain(letters).collect::<String>() + "Agent",
-    }
+/// Why an agent's CLI cannot run for work on a runtime, if that can be told before anything is asked of its daemon. `runtimes`
+/// has the one that its harness setting names.
+fn cannot_run(
+    agent: (&str, &AgentSpec),
+    runtime: &RuntimeRef,
+    saved: &RuntimeSpec,
+    runtimes: &Runtimes,
+    driven: &[Backend],
+    local: Option<&str>,
+) -> Option<String> {
+    // whether a box has the CLI is asked of the one that is made
+    let Harness::On(named) = &saved.harness else { return None };
+    let found = runtimes.get(named).and_then(Option::as_ref);
+    let why = second::unusable(named, found, driven, local, agent)?;
+    Some(outcome::harness_cannot_run(&runtime.at(), &agent.1.cli, &saved.harness, &why))
 }
 
 /// The agent roles that work in an environment role.
@@ -198,8 +201,17 @@ fn agents_in<'a>(flow: &'a FlowSpec, role: &str) -> impl Iterator<Item = &'a Str
 }
 
 /// Why no agent that works in a role could do so on that runtime, if so.
-pub fn harness_on(run: &Resource<Run>, flow: &FlowSpec, role: &str, runtime: &RuntimeRef, saved: &RuntimeSpec) -> Option<String> {
-    agents_in(flow, role).find_map(|agent| cannot_run(agent, run.spec.agents.get(agent)?, runtime, saved))
+pub fn harness_on(
+    run: &Resource<Run>,
+    flow: &FlowSpec,
+    role: &str,
+    place: &Place,
+    runtimes: &Runtimes,
+    driven: &[Backend],
+    local: Option<&str>,
+) -> Option<String> {
+    agents_of(run, flow, role)
+        .find_map(|(agent, spec)| cannot_run((agent, spec), &place.runtime, &place.spec, runtimes, driven, local))
 }
 
 /// The agents whose CLIs run here when each environment is on the runtime that was named for it.
@@ -222,14 +234,21 @@ pub fn agents_of<'a>(
 }
 
 /// Whether an agent can work in an environment.
-fn harness(run: &Resource<Run>, agent: &str, environment: &str, runtimes: &Runtimes, names: &Saved) -> Result<(), Error> {
+fn harness(
+    run: &Resource<Run>,
+    (agent, environment): (&str, &str),
+    runtimes: &Runtimes,
+    driven: &[Backend],
+    names: &Saved,
+    local: Option<&str>,
+) -> Result<(), Error> {
     let (Some(spec), Some(request)) = (run.spec.agents.get(agent), run.spec.environments.get(environment)) else {
         let what = format!("{}: a turn of '{agent}' in '{environment}' names a role the flow does not have", run.spec.flow);
         return Err(Error::refused(what));
     };
     let runtime = request.place().runtime;
     let saved = runtimes.get(&runtime).and_then(Option::as_ref).map(|r| r.spec.clone()).unwrap_or_default();
-    match cannot_run(agent, spec, &runtime, &saved) {
+    match cannot_run((agent, spec), &runtime, &saved, runtimes, driven, local) {
         Some(text) => Err(hinted(Error::refused(text), environment, request, &saved, names)),
         None => Ok(()),
     }

@@ -53,11 +53,20 @@ fn runtimes(saved: &[(&str, RuntimeSpec)], run: &Resource<Run>) -> refusal::Runt
         let name = r.resource_name();
         saved.iter().find(|(n, _)| *n == name).map(|(n, s)| Resource::<Runtime>::new(*n, s.clone()))
     };
-    run.spec.environments.values().map(|e| e.place().runtime).map(|r| (r.clone(), find(&r))).collect()
+    let places: Vec<RuntimeRef> = run.spec.environments.values().map(|e| e.place().runtime).collect();
+    let second = |r: &RuntimeRef| match find(r)?.spec.harness {
+        Harness::On(named) => Some(named),
+        Harness::Env | Harness::Local => None,
+    };
+    places.iter().cloned().chain(places.iter().filter_map(second)).map(|r| (r.clone(), find(&r))).collect()
 }
 
 fn local() -> RuntimeSpec {
     RuntimeSpec { harness: Harness::Local, ..RuntimeSpec::default() }
+}
+
+fn harness(setting: &str) -> RuntimeSpec {
+    RuntimeSpec { harness: setting.parse().unwrap(), ..RuntimeSpec::default() }
 }
 
 #[test]
@@ -66,7 +75,13 @@ fn refusals_say_what_to_do() {
         ("docker", RuntimeSpec::default()),
         ("docker:here", local()),
         ("docker:env", RuntimeSpec::default()),
-        ("docker:far", RuntimeSpec { harness: "docker:here".parse().unwrap(), ..RuntimeSpec::default() }),
+        ("docker:far", harness("docker:here")),
+        ("docker:far-ssh", harness("docker:ssh")),
+        ("docker:far-nope", harness("docker:nope")),
+        ("docker:far-swarm", harness("swarm:nodes")),
+        ("docker:far-runs", harness("docker:runs")),
+        ("docker:far-slurm", harness("slurm:x")),
+        ("docker:runs", RuntimeSpec { container: Some("db".into()), ..local() }),
         ("docker:ssh", RuntimeSpec { endpoint: "ssh://gpu".parse().unwrap(), ..local() }),
     ];
     let names = Saved {
@@ -75,7 +90,7 @@ fn refusals_say_what_to_do() {
     };
     let mut out = Vec::new();
     let mut says = |what: &str, run: Resource<Run>| {
-        let result = check(&run, &boxed(), &runtimes(&saved, &run), &[Backend::Docker], &names);
+        let result = check(&run, &boxed(), &runtimes(&saved, &run), &[Backend::Docker, Backend::Swarm], &names, None);
         let text = result.map_or_else(|e| message(&e), |()| "accepted".into());
         out.push(format!("# {what}\n{text}"));
     };
@@ -85,11 +100,16 @@ fn refusals_say_what_to_do() {
     says("not saved", declared(&[("box", "docker@nope/w")]));
     says("a slip of the hand", declared(&[("box", "docker@hree/w")]));
     says("no workdir", declared(&[("box", "docker@here")]));
-    says("another backend", declared(&[("box", "swarm@x/w")]));
+    says("another backend", declared(&[("box", "slurm@x/w")]));
     says("endpoint elsewhere", declared(&[("box", "docker@ssh/w")]));
     says("nothing saved", declared(&[("box", "docker/home/me/p")]));
     says("harness in the box", declared(&[("box", "docker@env/w")]));
-    says("harness elsewhere", declared(&[("box", "docker@far/w")]));
+    says("harness in a second box", declared(&[("box", "docker@far/w")]));
+    says("harness on another machine", declared(&[("box", "docker@far-ssh/w")]));
+    says("harness on what is not saved", declared(&[("box", "docker@far-nope/w")]));
+    says("harness on a swarm", declared(&[("box", "docker@far-swarm/w")]));
+    says("harness in a container that runs", declared(&[("box", "docker@far-runs/w")]));
+    says("harness on what is not driven", declared(&[("box", "docker@far-slurm/w")]));
     let mut nobody = declared(&[("box", "docker@here/w")]);
     nobody.spec.agents.clear();
     says("no agent", nobody);
@@ -118,7 +138,7 @@ fn parameters_are_those_the_flow_has() {
         let mut run = declared(&[("box", "docker@here/w")]);
         run.spec.params = serde_json::from_value(params).unwrap();
         let known = runtimes(&[("docker:here", local())], &run);
-        check(&run, &flow, &known, &[Backend::Docker], &Saved::default()).map_err(|e| message(&e))
+        check(&run, &flow, &known, &[Backend::Docker], &Saved::default(), None).map_err(|e| message(&e))
     };
     assert_eq!(said(serde_json::json!({"depth": 3})), Ok(()));
     assert_eq!(said(serde_json::json!({"depth": null, "width": 1, "note": "x", "budget": {"duration": "10m"}})), Ok(()));
@@ -397,4 +417,106 @@ fn a_runtime_that_is_missing_tells_what_is_wrong_with_the_settings() {
     let run = declared(&[("box", "docker@here/w")]);
     let there = planned(run.clone(), &Observed { settings: vec!["s:1:1: no".into()], ..seen(0, &run) });
     assert_eq!(refusal::of(&there), None);
+}
+
+/// The names a step is about.
+fn about(step: &Step) -> String {
+    let names = |all: &[Resource<Environment>]| all.iter().map(|e| e.metadata.name.clone()).collect::<Vec<_>>().join(", ");
+    match step {
+        Step::CreateEnvironments(all) => format!("create {}", names(all)),
+        Step::DeleteEnvironments(all) => format!("delete {}", all.join(", ")),
+        Step::Admit(group) => format!("ask {} for {}", group.target.runtime, group.names.join(", ")),
+        Step::NoRoom { message, could_fit, names } => {
+            format!("no room for {}, could fit {could_fit}: {message}", names.join(", "))
+        }
+        Step::Start(launch) => format!("start with {:?}", launch.seconds.keys().collect::<Vec<_>>()),
+        other => format!("{other:?}").split_whitespace().next().unwrap_or_default().trim_end_matches('(').to_owned(),
+    }
+}
+
+#[test]
+fn the_second_box_of_a_role_is_a_part_of_its_gang() {
+    use crate::placement::Place;
+    use hmz_drivers::{Admitted, Shortage};
+    let run = declared(&[("box", "docker@far/w")]);
+    let place = |name: &str, spec: RuntimeSpec| Place {
+        runtime: RuntimeRef::named(Backend::Docker, name),
+        spec,
+        endpoint: Some("unix:///d.sock".into()),
+        workdir: Some("/w".into()),
+        unusable: None,
+        harness: None,
+    };
+    let saved = [("docker:far", harness("docker:here")), ("docker:here", local())];
+    let mut seen = Observed { runtimes: runtimes(&saved, &run), ..seen(0, &run) };
+    let agent = BoxedAgent { cli: "claude".into(), program: "claude".into(), install: "npm i -g claude".into() };
+    seen.boxed = [("coder".to_owned(), agent)].into();
+    seen.places.insert("fix-box".into(), vec![place("far", harness("docker:here"))]);
+    let env = environment(&run, &seen);
+    let run = planned(run, &with(seen.clone(), &env));
+    let mut seen = with(seen, &env);
+    let answers = |seen: &mut Observed, run: &Resource<Run>, answer: Admitted| {
+        let Step::Admit(group) = plan(run, seen).step else { panic!("nothing is asked") };
+        let now = seen.now;
+        seen.walk.answered(*group, Ok(answer), now).unwrap();
+    };
+    let held = || Admitted::Held(vec![Share::default()]);
+    let short = || Admitted::Short(Shortage { message: "docker@here runs 1 of the 1 containers it may".into(), could_fit: true });
+    let mut out = Vec::new();
+    let mut says =
+        |what: &str, run: &Resource<Run>, seen: &Observed| out.push(format!("{what}: {}", about(&plan(run, seen).step)));
+    says("the role first", &run, &seen);
+    answers(&mut seen, &run, held());
+    says("it is held", &run, &seen);
+    let Step::CreateEnvironments(made) = plan(&run, &seen).step else { panic!("no second box") };
+    let second = made.into_iter().next().unwrap();
+    assert_eq!((second.spec.workdir.as_deref(), second.status.agents.len()), (Some("/w"), 1));
+    assert_eq!(second.metadata.labels.get(crate::environment::ROLE_LABEL).map(String::as_str), Some("harness"));
+    seen.owned.insert(second.metadata.name.clone(), second.clone());
+    seen.places.insert(second.metadata.name.clone(), vec![place("here", local())]);
+    says("it is there", &run, &seen);
+    let mut full = seen.clone();
+    answers(&mut full, &run, short());
+    says("it has no room", &run, &full);
+    answers(&mut seen, &run, held());
+    says("both are held", &run, &seen);
+    // the role goes elsewhere the next time
+    let mut moved = Observed { walk: Walk::default(), ..seen.clone() };
+    moved.places.insert("fix-box".into(), vec![place("far", local())]);
+    answers(&mut moved, &run, held());
+    says("none is needed any more", &run, &moved);
+    // written down
+    seen.walk = Walk::default();
+    for env in seen.owned.values_mut() {
+        outcome::held(env, Share::default(), at(2));
+    }
+    says("held, and on their way", &run, &seen);
+    let run = planned(run, &seen);
+    assert_eq!(run.status.environments["box"].harness.as_ref().map(|h| h.environment.as_str()), Some("fix-box.harness"));
+    let mut gone = seen.clone();
+    gone.owned.remove("fix-box.harness");
+    let ended = planned(run.clone(), &gone);
+    assert_eq!(ended.status.conditions.get("Complete").unwrap().message, "environment 'fix-box.harness' was deleted");
+    let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
+    for env in seen.owned.values_mut() {
+        outcome::pulled(env, at(3));
+        env.status.workdir = Some("/w".into());
+        outcome::started(env, &Started { id: "id".into(), name: "n".into(), pid: 12, node: None, reach: None }, &files, at(4));
+    }
+    let mut opened = run;
+    opened.status.epic = Some("/epic".into());
+    outcome::probed(seen.owned.get_mut("fix-box").unwrap(), &Ok(()), at(5));
+    says("the second is late", &opened, &seen);
+    outcome::probed(seen.owned.get_mut("fix-box.harness").unwrap(), &Ok(()), at(5));
+    says("both are ready", &opened, &seen);
+    insta::assert_snapshot!(out.join("\n"));
+    // one that has not the CLI is told as of the role's own runtime
+    let mut none = second;
+    outcome::start_failed(&mut none, &hmz_drivers::DriverError::NoProgram { program: "claude".into(), image: "x".into() }, at(6));
+    seen.owned.insert(none.metadata.name.clone(), none);
+    let error = refusal::of(&planned(opened, &seen)).unwrap();
+    let said = "docker@far: claude's harness cannot run where its harness setting (docker:here) says: claude is not installed on \
+                docker@here: npm i -g claude there, or set the harness of the runtime it is on to local";
+    assert_eq!(error.message, said);
+    assert_eq!(error.hints, ["# in settings.yaml\nruntimes:\n  docker:\n    far:\n      endpoint: local\n      harness: local"]);
 }

@@ -4,7 +4,7 @@ use crate::daemon::Daemon;
 use crate::dice::Dice;
 use async_trait::async_trait;
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::{FlowSpec, Run};
+use hmz_api::kinds::{FlowSpec, Run, Step};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::link::Link;
 use hmz_api::{Error, ErrorKind, Resource};
@@ -67,7 +67,7 @@ impl FakeRunners {
         let runners = self.runners.lock().unwrap();
         let reaches = |epic: &String, r: &Runner| !r.awaits() || matches!(told.get(epic), Some(Told::Up(_)));
         let alive = runners.iter().filter(|(epic, r)| r.state == RunnerState::Alive && reaches(epic, r)).map(|(_, r)| r);
-        alive.flat_map(|r| r.launch.boxes.values().map(|b| b.scratch.clone())).collect()
+        alive.flat_map(|r| r.launch.boxes.values().chain(r.launch.seconds.values()).map(|b| b.scratch.clone())).collect()
     }
 
     fn end(&self, runner: &str, state: impl Fn(&mut Runner) -> Option<RunnerState>) {
@@ -140,6 +140,12 @@ impl BoxFiles for FakeFiles {
         Ok(GuestFiles { program: "/hmz".into(), socket_dir: format!("/run/{}", key.uid).into(), scratch })
     }
 
+    // whose a box is is known by its scratch here
+    async fn prepare_second(&self, key: &BoxKey, serves: &BoxKey) -> Result<GuestFiles, Error> {
+        self.prepare(serves).await?;
+        self.prepare(key).await
+    }
+
     async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
         tokio::time::sleep(self.dice.millis(3)).await;
         self.there.lock().unwrap().remove(key);
@@ -185,7 +191,7 @@ impl Callers for FakeCallers {
     }
 }
 
-/// Flows `one`, `two` and `five`, by their number of environments.
+/// Flows `one`, `two` and `five`, by their number of environments, and `paired`: two, an agent in one of them.
 pub struct FakeFlows;
 
 #[async_trait]
@@ -195,11 +201,16 @@ impl Flows for FakeFlows {
             "one" => 1,
             "two" => 2,
             "five" => 5,
+            "paired" => 2,
             _ => return Err(Error::refused(format!("there is no flow '{name}'"))),
         };
         let environments = (0..n).map(|i| (format!("e_{i}"), hmz_api::kinds::FlowEnvironment::default())).collect();
-        let flow =
-            FlowSpec { description: None, agents: BTreeMap::new(), environments, params: BTreeMap::new(), steps: Vec::new() };
+        let (mut agents, mut steps) = (BTreeMap::new(), Vec::new());
+        if name == "paired" {
+            agents.insert("coder".to_owned(), hmz_api::kinds::FlowAgent::default());
+            steps.push(Step::Turn { agent: "coder".into(), environment: "e_0".into(), prompt: "t".into(), id: None });
+        }
+        let flow = FlowSpec { description: None, agents, environments, params: BTreeMap::new(), steps };
         Ok((flow, "builtin".into()))
     }
 }

@@ -46,7 +46,8 @@ fn settings(all: bool, falls: bool) -> SettingsSnapshot {
     let a = RuntimeSpec { fallback: if falls { list.into() } else { Vec::new() }, ..at("/a.sock") };
     let mut runtimes = vec![(RuntimeRef::named(Backend::Docker, "a"), Ok(a))];
     if all {
-        runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(at("/b.sock"))));
+        let b = RuntimeSpec { harness: "docker:a".parse().unwrap(), ..at("/b.sock") };
+        runtimes.push((RuntimeRef::named(Backend::Docker, "b"), Ok(b)));
         runtimes.push((RuntimeRef::named(Backend::Docker, "broken"), Err("cpus: not a number".into())));
     }
     SettingsSnapshot { runtimes, settled: true, ..SettingsSnapshot::default() }
@@ -209,7 +210,10 @@ impl Sim {
     }
 
     async fn apply_run(&mut self) {
-        let (flow, n) = self.dice.pick(&[("one", 1), ("one", 1), ("two", 2), ("five", 5), ("none", 0)]).unwrap();
+        let (flow, n) = self
+            .dice
+            .pick(&[("one", 1), ("one", 1), ("two", 2), ("five", 5), ("paired", 2), ("paired", 2), ("none", 0)])
+            .unwrap();
         let name = format!("run{}", self.dice.below(5));
         let place = |sim: &Self| {
             EnvironmentRequest::Place(WorkPlace {
@@ -225,7 +229,7 @@ impl Sim {
         let spec = RunSpec {
             flow: flow.into(),
             task: String::new(),
-            agents: BTreeMap::new(),
+            agents: if flow == "paired" { [("coder".to_owned(), "script/s".parse().unwrap())].into() } else { BTreeMap::new() },
             environments: (0..n).map(|i| (format!("e_{i}"), place(self))).collect(),
             params: RunParams::default(),
             admission: self.dice.pick(&[None, Some(Admission::Wait), Some(Admission::Refuse)]).flatten(),

@@ -74,6 +74,15 @@ impl Files {
         Ok(files)
     }
 
+    /// The files of the second box of `serves`: it has that one's scratch directory, and this program, which supervises a CLI.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub fn prepare_second(&self, key: &BoxKey, serves: &BoxKey) -> Result<GuestFiles, Error> {
+        let scratch = self.prepare(serves)?.scratch;
+        Ok(GuestFiles { program: self.program.clone(), scratch, ..self.prepare(key)? })
+    }
+
     /// Removes them. A box may have planted anything in them: links are removed, never followed.
     ///
     /// # Errors

@@ -176,6 +176,10 @@ impl hmz_controllers::BoxFiles for BoxFiles {
         self.files.prepare(key)
     }
 
+    async fn prepare_second(&self, key: &BoxKey, serves: &BoxKey) -> Result<GuestFiles, Error> {
+        self.files.prepare_second(key, serves)
+    }
+
     async fn remove(&self, key: &BoxKey) -> Result<(), Error> {
         self.files.remove(key)
     }
