@@ -179,9 +179,13 @@ fn the_page_on_harnesses_does_what_it_says() {
     home.settings("runtimes: {}\n");
     let project = home.project("p");
     let blocks = shell_blocks("docs/harness.md");
-    let [block] = blocks.as_slice() else { panic!("nothing here knows how to check these blocks: {blocks:?}") };
-    let done = home.shell(&block.text).cwd(project.dir()).run().ok().says(PLACED).says("● Bash(hostname)");
+    let [inbox, second] = blocks.as_slice() else { panic!("nothing here knows how to check these blocks: {blocks:?}") };
+    let done = home.shell(&inbox.text).cwd(project.dir()).run().ok().says(PLACED).says("● Bash(hostname)");
     assert_eq!(done.out(), "I live in the box.\n");
+    home.assert_nothing_left(&[]);
+    let placed = "coder's harness runs on the runtime docker:agents";
+    let done = home.shell(&second.text).cwd(project.dir()).run().ok().says(placed).says("● Bash(hostname)");
+    assert!(done.out().ends_with("I live next door.\n"), "{done}");
     home.assert_nothing_left(&[]);
 }
 

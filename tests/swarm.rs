@@ -173,6 +173,86 @@ fn the_real_claude_works_here_and_its_commands_land_on_a_worker() {
     the_main_job(&swarm, "swarm@c");
 }
 
+/// An image that only this machine's daemon has is on a node too.
+fn load(swarm: &Swarm, node: &str, image: &str) {
+    let host = format!("unix://{}", swarm.place[node]);
+    let there = |words: &[&str]| Command::new("docker").args(["-H", &host]).args(words).output().unwrap();
+    if there(&["image", "inspect", image]).status.success() {
+        return;
+    }
+    let mut save = Command::new("docker").args(["save", image]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let saved = save.stdout.take().unwrap();
+    let loaded = Command::new("docker").args(["-H", &host, "load"]).stdin(saved).output().unwrap();
+    assert!(save.wait().unwrap().success() && loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+}
+
+/// The address at which the nodes reach this machine.
+const CABLE: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 213, 78, 1);
+
+const IN_THE_BOX: &str = "coder's harness runs on its environment's machine";
+
+#[test]
+fn the_built_in_agent_lives_in_its_box_on_a_worker() {
+    let swarm = Swarm::new("constraints: [node.hostname==w1]\nharness: env");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    support::runs::boxed_in(home, "small", "busybox:latest");
+    let steps = "- run: hostname; cat /proc/$PPID/comm\n- write: {path: made.txt, content: there}\n- edit: {path: calc.py, old: a - b, \
+                 new: a + b}\n- run: cat made.txt\n- say: it ran\n";
+    let agent = format!("coder={}", support::runs::script(home, "s", steps));
+    let place = format!("box=swarm@c{}", project.path());
+    let done =
+        home.hmz(["exec", "-f", "small", "-a", &agent, "-e", &place, "--json", "-p", "budget.duration=10m", "t"]).run().ok();
+    let said = support::runs::results(&done);
+    let (host, comm) = said[0].trim().split_once('\n').unwrap();
+    assert!(host.len() == 12 && host.bytes().all(|b| b.is_ascii_hexdigit()) && comm == "hmz", "{said:?}");
+    assert!(done.out().contains(IN_THE_BOX) && done.out().contains("it ran"), "{done}");
+    assert_eq!(project.read("made.txt"), "there");
+    project.assert_fixed();
+    swarm.nothing_is_left();
+    // an image without the CLI is refused in the words of docker's
+    let refused = home.hmz(["exec", "-f", "small", "-a", "coder=claude/scripted-1:low", "-e", &place, "t"]).run().expect_code(2);
+    let said = "hmz exec: error: swarm@c: claude's harness cannot run where its harness setting (env) says: claude is not installed on \
+                swarm@c: npm i -g @anthropic-ai/claude-code there, or set the harness of the runtime it is on to local\n";
+    assert!(refused.err().contains(said), "{refused}");
+    swarm.nothing_is_left();
+}
+
+#[test]
+fn the_real_claude_lives_in_its_box_on_a_worker() {
+    let image = support::agent::image();
+    // it makes the address
+    let swarm = Swarm::new("");
+    load(&swarm, "w1", &image);
+    let provider = Provider::start_at(CABLE).script(
+        "main",
+        [
+            Step::call(bash("hostname && cat /proc/$PPID/comm")).saying("Looking around."),
+            Step::call(read("calc.py")),
+            Step::call(edit("calc.py", "return a - b", "return a + b")),
+            Step::call(bash("mkdir -p sub && cd sub && id -u > owner.txt")),
+            Step::call(bash("pwd && cat owner.txt")),
+            Step::say(ANSWER),
+        ],
+    );
+    let variables: Vec<String> =
+        support::agent::variables(&provider.url()).iter().map(|(name, value)| format!("'-e', '{name}={value}'")).collect();
+    swarm.settings(&format!("constraints: [node.hostname==w1]\nharness: env\nrun_args: [{}]", variables.join(", ")));
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    support::runs::boxed_in(home, "withclaude", &image);
+    let place = format!("box=swarm@c{}", project.path());
+    let running =
+        home.hmz(["exec", "-f", "withclaude", "-a", "coder=claude/scripted-1:low", "-e", &place, "-p", "budget.duration=10m"]);
+    let finished = running.arg("Do it. [[script:main]]").run().ok().says(IN_THE_BOX);
+    assert_eq!(finished.out(), format!("{ANSWER}\n"), "{finished}");
+    let results = provider.results("main");
+    assert!(results.iter().all(|result| !result.is_error), "{results:#?}");
+    let (host, comm) = results[0].text.split_once('\n').unwrap();
+    assert!(host.len() == 12 && host.bytes().all(|b| b.is_ascii_hexdigit()) && comm == "claude", "{results:#?}");
+    assert_eq!(results[4].text, format!("{}/sub\n0", project.path()));
+    project.assert_fixed();
+    swarm.nothing_is_left();
+}
+
 #[test]
 fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
     let mut home = TestHome::new();

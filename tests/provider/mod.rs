@@ -89,7 +89,12 @@ pub struct Provider {
 impl Provider {
     /// Starts one on a free port of loopback, with no script.
     pub fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind the provider to loopback");
+        Self::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same on another address of this machine, which what is not on it reaches.
+    pub fn start_at(address: Ipv4Addr) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("bind the provider");
         let address = listener.local_addr().expect("the provider's address");
         let shared = Arc::new(Shared::default());
         let acceptor = std::thread::spawn({
