@@ -142,7 +142,7 @@ impl World {
             agents: flow.agents.keys().map(|role| (role.clone(), agent.parse().unwrap())).collect(),
             envs: flow.environments.keys().map(|role| (role.clone(), "docker@here/w".to_owned())).collect(),
             boxes: flow.environments.keys().map(|role| (role.clone(), self.place.clone())).collect(),
-            seconds: BTreeMap::new(),
+            seconds: Default::default(),
             harnesses: flow.environments.keys().map(|role| (role.clone(), Harness::Local)).collect(),
             flow,
             params: RunParams { budget: Budget::default(), own: serde_json::Map::new() },
