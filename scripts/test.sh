@@ -59,6 +59,7 @@ if [ $# = 0 ]; then
   "$CARGO" fmt --all --check
   section 'lints'
   "$CARGO" clippy --workspace --all-targets --quiet -- -D warnings
+  "$CARGO" clippy -p hmz-telemetry --features otel --quiet -- -D warnings
 fi
 
 section 'build of the tests'

@@ -3,11 +3,13 @@
 mod controller;
 mod declare;
 mod find;
+mod observe;
 mod runtime;
 
 pub use controller::Controller;
 pub use declare::{AppliedOutput, Apply, Diff, Summary, What};
 pub use find::{Form, Get, Mark, Which};
+pub use observe::{Debug, DebugAction, Of, Top, TopOrder, TopOutput};
 pub use runtime::{
     Add, AddBackend, AddDocker, AddSsh, AddSwarm, Check, Common, Daemon, ImportSsh, Remove, Runtime, RuntimeAction,
 };
@@ -92,6 +94,29 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
         after_help = "Examples:\n  hmz describe env box\n  hmz describe run/fix-add\n  hmz describe set/team\n  hmz describe settings"
     )]
     Describe(Named),
+    /// Show what boxes use of CPU, memory and network, beside what they hold
+    #[command(after_help = "Examples:
+  hmz top envs
+  hmz top envs --sort-by memory -o wide
+  hmz top envs -l hmz/set=team --no-stream
+  hmz top runtimes
+  hmz top envs box -o json --interval 5s
+
+On a terminal it goes on until it is interrupted; elsewhere it prints once. CPU is CPUs in use between two looks, of those the
+box is limited to. - is what its daemon does not tell; -o wide says why.")]
+    Top(Top),
+    /// Print the daemon's metrics, as Prometheus reads them
+    #[command(after_help = "Examples:
+  hmz metrics
+  hmz metrics | grep hmz_tokens_total
+
+To have them scraped: hmz controller --metrics 9464, and then http://127.0.0.1:9464/metrics")]
+    Metrics,
+    /// Gather what a report of a fault is accompanied by
+    #[command(after_help = "Examples:
+  hmz debug bundle
+  hmz debug bundle -o /tmp/report.tar.gz && tar -tzf /tmp/report.tar.gz")]
+    Debug(Debug),
     /// Show what happened to resources
     #[command(
         after_help = "Examples:\n  hmz events\n  hmz events -w --for env/box\n  hmz events --for set/team\n  hmz events -o json"
@@ -147,6 +172,7 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
     /// Run the daemon in the foreground (verbs start one in the background by themselves)
     #[command(after_help = "Examples:
   hmz controller
+  hmz controller --metrics 9464
   hmz controller --sync ./manifests
   hmz controller --sync https://git.example.com/team/fleet.git --sync-path envs --sync-ref main
 

@@ -4,7 +4,9 @@ use crate::{daemon, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Edit, Event, Planned, SetState, SettingsAnswer, WatchLine};
+use hmz_api::rest::{
+    Applied, ApplyRequest, ApplyResult, Edit, EnvironmentUsage, Event, Planned, SetState, SettingsAnswer, UsageRequest, WatchLine,
+};
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
@@ -175,6 +177,23 @@ impl Client {
             async move { Ok(lines(client.send(Method::GET, &path, Vec::new()).await?.into_body()).boxed()) }
         };
         Ok(watch::events(open().await?, open))
+    }
+
+    /// What the boxes of environments use, as of one look.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn usage(&self, of: &UsageRequest) -> Result<Vec<EnvironmentUsage>, Error> {
+        self.call(Method::POST, "/v1/usage", Some(of)).await
+    }
+
+    /// The daemon's metrics, in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn metrics(&self) -> Result<String, Error> {
+        let bytes = read_all(self.send(Method::GET, "/metrics", Vec::new()).await?.into_body()).await?;
+        String::from_utf8(bytes.into()).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
     }
 
     /// What the daemon makes of settings.yaml.

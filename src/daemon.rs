@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 /// Variables a daemon in the background keeps of whoever started it. What a run needs comes with the run.
-const KEPT: [&str; 12] = [
+const KEPT: [&str; 16] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -22,6 +22,10 @@ const KEPT: [&str; 12] = [
     "HMZ_HOME",
     "HMZ_LOG",
     "HMZ_IDLE",
+    "HMZ_LOG_FORMAT",
+    "HMZ_METRICS",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "XDG_RUNTIME_DIR",
     "DOCKER_CONFIG",
     "DOCKER_HOST",

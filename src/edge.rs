@@ -3,8 +3,10 @@
 use hmz_api::launch::CallerContext;
 use hmz_api::{Error, ErrorKind};
 use hmz_server::Paths;
+use hmz_telemetry::TraceContext;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// Variables of the caller that a run's processes here get, by name or by prefix (`*`). Nothing of them reaches a box.
 const PASSED: [&str; 27] = [
@@ -52,6 +54,12 @@ pub fn paths() -> Result<Paths, Error> {
     Ok(paths)
 }
 
+/// Where in a trace this process is: below what `TRACEPARENT` names, else at its beginning.
+pub fn trace() -> &'static TraceContext {
+    static TRACE: OnceLock<TraceContext> = OnceLock::new();
+    TRACE.get_or_init(TraceContext::of_environment)
+}
+
 /// Who asks, with what a run of theirs needs.
 pub fn caller() -> CallerContext {
     let env = environment();
@@ -62,6 +70,7 @@ pub fn caller() -> CallerContext {
         // an endpoint that cannot be resolved is found out, and said, by whoever needs it
         docker_endpoint: hmz_drivers::docker::resolve_local(&env).ok(),
         env: env.into_iter().filter(|(name, _)| passed(name)).collect(),
+        trace: Some(trace().to_string()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! embedded) guest.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod cli;
 mod client;
 mod complete;

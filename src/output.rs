@@ -25,6 +25,7 @@ pub mod sink;
 pub mod style;
 pub mod summary;
 pub mod table;
+pub mod top;
 pub mod transcript;
 pub mod working;
 

@@ -269,6 +269,11 @@ fn last_events(events: &[Event]) -> String {
 /// How many events a description has.
 const LAST_EVENTS: usize = 10;
 
+/// A table.
+pub fn table(table: &table::Table) -> String {
+    table.render(width())
+}
+
 /// What happened.
 pub fn events(events: &[Event]) -> String {
     crate::output::events::table(events, true, SystemClock.now(), width())

@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod controller;
+mod debug;
 mod delete;
 mod describe;
 mod diff;
@@ -14,11 +15,13 @@ mod explain;
 mod get;
 mod logs;
 mod mark;
+mod metrics;
 mod name;
 mod rerun;
 mod runtime;
 mod settings;
 mod sh;
+mod top;
 mod version;
 mod wait;
 
@@ -31,9 +34,10 @@ use std::process::ExitCode;
 
 /// Runs a verb to its exit status.
 pub fn run(cli: Cli) -> ExitCode {
-    if !matches!(cli.verb, Verb::Controller(_)) {
-        log_to_stderr(cli.verbose);
-    }
+    let is_daemon = matches!(cli.verb, Verb::Controller(_));
+    let _guard = (!is_daemon).then(|| log_to_stderr(cli.verbose));
+    let verb = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    let _span = (!is_daemon).then(|| hmz_telemetry::span!("verb", edge::trace(), verb).entered());
     match cli.verb {
         Verb::Apply(args) => with_client("apply", |client| apply::run(client, args)),
         Verb::Diff(args) => with_client("diff", |client| diff::run(client, args)),
@@ -44,6 +48,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Rerun(args) => with_client("rerun", |client| rerun::run(client, args)),
         Verb::Cancel(args) => with_client("cancel", |client| cancel::run(client, args)),
         Verb::Events(args) => with_client("events", |client| events::run(client, args)),
+        Verb::Top(args) => with_client("top", |client| top::run(client, args)),
+        Verb::Metrics => with_client("metrics", metrics::run),
+        Verb::Debug(args) => with_client("debug", |client| debug::run(client, args.action)),
         Verb::Explain(args) => explain::run(&args).unwrap_or_else(|e| edge::fail("explain", &e)),
         Verb::ApiResources(args) => explain::kinds(&args).unwrap_or_else(|e| edge::fail("api-resources", &e)),
         Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
@@ -75,14 +82,12 @@ where
     done.unwrap_or_else(|e| edge::fail(verb, &e))
 }
 
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
+fn log_to_stderr(verbose: u8) -> hmz_telemetry::Guard {
+    let filter = match verbose {
         0 => "warn",
         1 => "info",
         _ => "debug",
     };
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    // set already only when a test did
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    hmz_telemetry::start(hmz_telemetry::Process { name: "verb", filter, ansi, target: false, file: None })
 }

@@ -77,6 +77,10 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "wait", "--for", "j"]), ["jsonpath="]);
     assert_eq!(offered(&["hmz", "get", "envs", "-o", "j"]), ["json", "jsonpath="]);
     assert_eq!(offered(&["hmz", "explain", "r"]), ["run", "runtime"]);
+    assert_eq!(offered(&["hmz", "top", "e"]), ["envs"]);
+    assert_eq!(offered(&["hmz", "debug", "b"]), ["bundle"]);
+    assert_eq!(offered(&["hmz", "controller", "--metr"]), ["--metrics", "--metrics-anywhere"]);
+    assert_eq!(offered(&["hmz", "top", "envs", "--sort-by", "m"]), ["memory"]);
     assert_eq!(offered(&["hmz", "explain", "run.spec.env"]), ["run.spec.environments"]);
     assert_eq!(offered(&["hmz", "explain", "settings.runtimes.docker.x.max_c"]), ["settings.runtimes.docker.x.max_containers"]);
     assert_eq!(offered(&["hmz", "diff", "-f", "st"]), ["steps.yaml"]);
@@ -116,6 +120,8 @@ fn a_daemon_that_runs_is_asked_for_names() {
     assert_eq!(offered(&["hmz", "get", "envs", "-l", "hmz/set,team=r"]), ["hmz/set,team=red"]);
     assert_eq!(offered(&["hmz", "apply", "-f", "all.yaml", "--set", ""]), ["own"]);
     assert_eq!(offered(&["hmz", "get", "envs", "m"]), ["mine"]);
+    assert_eq!(offered(&["hmz", "top", "envs", "m"]), ["mine"]);
+    assert_eq!(offered(&["hmz", "top", "envs", "-l", "t"]), ["team="]);
     assert_eq!(offered(&["hmz", "exec", "-f", ""]), ["boxed", "deep", "stored"]);
     assert_eq!(offered(&["hmz", "exec", "-f", "stored", "-e", ""]), ["room="]);
 }

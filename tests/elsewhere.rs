@@ -41,6 +41,10 @@ fn a_box_over(runtime: &str) {
     assert_eq!(std::fs::read_to_string(far.work.1.join("made")).unwrap(), "made\n");
     let upper = home.hmz(["sh", "env/box", "--", "tr", "a-z", "A-Z"]).stdin("over there").run().ok();
     assert_eq!(upper.out(), "OVER THERE");
+    let top: serde_json::Value = serde_json::from_str(&home.hmz(["top", "envs", "-o", "json"]).run().ok().out()).unwrap();
+    let row = &top["items"][0];
+    assert_eq!((&row["cpuLimit"], &row["memoryLimit"]), (&0.5.into(), &(128 << 20).into()), "{row}");
+    assert!(row["cpus"].is_number() && row["memory"].is_number() && row["receivedPerSecond"].is_number(), "{row}");
     // our daemon is killed, and with it the shorter way
     assert!(kill_daemon(home));
     assert_eq!(sh("cat made").ok().out(), "made\n");

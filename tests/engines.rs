@@ -33,6 +33,11 @@ fn an_environment(engine: &str) {
     assert_eq!(said, format!("{}\n{}\n{}\n", &id[..12], scene.home.uid(), scene.project.path()));
     assert_eq!(scene.project.read("made"), "here\n");
 
+    let top: serde_json::Value = serde_json::from_str(&scene.hmz(&["top", "envs", "box", "-o", "json"])).unwrap();
+    let row = &top["items"][0];
+    assert_eq!((&row["cpuLimit"], &row["memoryLimit"]), (&0.75.into(), &(100 << 20).into()), "{row}");
+    assert!(row["cpus"].is_number() && row["memory"].as_u64().is_some_and(|n| n > 0), "{row}");
+
     room_is_refused(&scene);
     assert_eq!(scene.container(), id);
 

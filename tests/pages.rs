@@ -15,6 +15,7 @@ const RUN: &[(&str, &str)] = &[
     ("docs/gitops.md", "tests/gitops_page.rs"),
     ("docs/settings.md", "tests/settings_page.rs"),
     ("docs/runtimes.md", "tests/runtimes_page.rs"),
+    ("docs/observing.md", "tests/observing_page.rs"),
 ];
 
 /// The pages below a folder of the repository, by path.

@@ -123,6 +123,11 @@ fn an_environment_lives_on_a_worker_until_it_is_deleted() {
     let found = std::fs::metadata(project.file("pid")).unwrap();
     assert_eq!((found.uid(), found.gid()), (2345, 3456));
     assert_eq!(swarm.services().len(), 1);
+    // the daemon of its node is asked
+    let top: serde_json::Value = serde_json::from_str(&home.hmz(["top", "envs", "-o", "json"]).run().ok().out()).unwrap();
+    let row = &top["items"][0];
+    assert_eq!((&row["cpuLimit"], &row["memoryLimit"], &row["node"]), (&0.25.into(), &(64 << 20).into(), &"w1".into()), "{row}");
+    assert!(row["cpus"].is_number() && row["memory"].is_number(), "{row}");
     let runtimes = home.hmz(["describe", "runtime/swarm:c"]).run().ok();
     assert!(runtimes.out().contains("humanize-c-box-"), "{runtimes}");
     let _ = home.hmz(["delete", "env/box"]).run().ok();

@@ -8,12 +8,14 @@
 
 mod action;
 mod backoff;
+pub mod meter;
 mod queue;
 mod runner;
 mod spawn;
 
 pub use action::{Action, ReconcileError};
 pub use backoff::Backoff;
+pub use meter::Meter;
 pub use queue::Queue;
 pub use runner::{Options, Reconciler, Requests, work};
 pub use spawn::Spawned;

@@ -20,11 +20,14 @@ pub mod settings;
 mod start;
 pub mod sweep;
 pub mod target;
+mod trace;
+mod usage;
 pub mod world;
 
 pub use busy::is_busy;
 pub use environment::address::{Carrier, address_of};
-pub use start::{Running, start};
+pub use start::{Meters, Running, start};
+pub use usage::usage;
 pub use world::{BoxFiles, Callers, Epics, Flows, GuestProbe, InUse, RunnerState, Runners, SettingsSnapshot, World};
 
 /// Annotation of a Run: asks for its end; the value is the time of the asking (RFC 3339), from which the grace counts.

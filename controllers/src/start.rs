@@ -1,6 +1,7 @@
 //! Putting the controllers to work.
 
-use crate::core::{self, Backoff, Options, Reconciler, Requests};
+use crate::core::meter::Figures;
+use crate::core::{self, Backoff, Meter, Options, Reconciler, Requests};
 use crate::environment::Environments;
 use crate::events;
 use crate::router::{self, Wakers};
@@ -9,6 +10,7 @@ use crate::runtime::Runtimes;
 use crate::settings::Settings;
 use crate::sweep::Sweep;
 use crate::world::World;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +23,18 @@ pub struct Running {
     stop: CancellationToken,
     task: core::Spawned,
     wake: Wakers,
+    meters: Meters,
+}
+
+/// What the controllers count. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Meters(Arc<Vec<Meter>>);
+
+impl Meters {
+    /// What each says now.
+    pub fn figures(&self) -> Vec<Figures> {
+        self.0.iter().map(Meter::figures).collect()
+    }
 }
 
 /// Starts the controllers on the current tokio runtime, as one task.
@@ -32,7 +46,9 @@ pub fn start(world: World) -> Running {
     let (settings, settings_requests) = Requests::channel();
     let (sweep, sweep_requests) = Requests::channel();
     let wake = Wakers { environments, runs, runtimes, settings, sweep };
-    let (wakers, stopped) = (wake.clone(), stop.clone());
+    let names = ["environment", "run", "runtime", "settings", "sweep"];
+    let meters = Meters(Arc::new(names.into_iter().map(Meter::new).collect()));
+    let (wakers, stopped, counted) = (wake.clone(), stop.clone(), meters.clone());
     let task = core::spawn(async move {
         let options = |concurrency, resync| Options { concurrency, resync, backoff: Backoff::DEFAULT };
         let controllers: [(Box<dyn Reconciler>, Options, _); 5] = [
@@ -43,11 +59,12 @@ pub fn start(world: World) -> Running {
             (Box::new(Settings(world.clone())), options(1, Duration::ZERO), settings_requests),
             (Box::new(Sweep(world.clone())), options(2, Duration::ZERO), sweep_requests),
         ];
-        let work = controllers.into_iter().enumerate().map(|(nth, (controller, options, requests))| {
-            let seed = world.seed.wrapping_add(nth as u64);
-            let stopped = stopped.clone();
-            async move { core::work(&*controller, options, seed, requests, stopped).await }
-        });
+        let work =
+            controllers.into_iter().zip(counted.0.iter()).enumerate().map(|(nth, ((controller, options, requests), meter))| {
+                let seed = world.seed.wrapping_add(nth as u64);
+                let stopped = stopped.clone();
+                async move { core::work(&*controller, options, seed, requests, stopped, meter).await }
+            });
         let sources = async {
             tokio::join!(
                 router::follow(&world, &wakers),
@@ -62,13 +79,18 @@ pub fn start(world: World) -> Running {
             () = sources => {}
         }
     });
-    Running { stop, task, wake }
+    Running { stop, task, wake, meters }
 }
 
 impl Running {
     /// Asks for a look at a resource now, such as a run whose runner process was seen to end.
     pub fn look_again(&self, kind: &str, name: &str) {
         router::ask(&self.wake, kind, name);
+    }
+
+    /// What they count.
+    pub fn meters(&self) -> Meters {
+        self.meters.clone()
     }
 
     /// Whether they have ended: only after [`Running::drain`], or by a fault of ours.

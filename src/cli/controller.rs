@@ -12,6 +12,12 @@ pub struct Controller {
     /// Detached: started by a verb, ends when there is nothing to do
     #[arg(long, hide = true, conflicts_with = "sync")]
     pub background: bool,
+    /// Tell metrics at this port of this machine too (also HMZ_METRICS, which daemons that verbs start take over)
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    pub metrics: Option<String>,
+    /// Let --metrics be an address that other machines reach; nobody signs in there
+    #[arg(long)]
+    pub metrics_anywhere: bool,
     /// Keep a set in step with a directory of manifests, or with a repository that git fetches from here
     #[arg(long, value_name = "DIR|URL", value_hint = clap::ValueHint::AnyPath)]
     pub sync: Option<String>,

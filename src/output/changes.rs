@@ -57,7 +57,7 @@ fn fields(resource: &AnyResource) -> Vec<(String, String)> {
     for (name, map) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
         for (key, value) in map {
             // it says again what the fields say
-            if key != annotation::LAST_APPLIED && key != annotation::CWD {
+            if ![annotation::LAST_APPLIED, annotation::CWD, annotation::TRACE].contains(&key.as_str()) {
                 found.push((step(&format!("metadata.{name}"), key), text(&Value::from(value.as_str()))));
             }
         }

@@ -29,18 +29,24 @@ fn serve(args: &cli::Controller, verbose: u8) -> Result<ExitCode, Error> {
         let _ = rustix::process::setsid();
     }
     let level = if verbose > 1 { "debug" } else { "info" };
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("HMZ_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let ansi = !args.background && std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).try_init();
+    let _guard = hmz_telemetry::start(hmz_telemetry::Process { name: "daemon", filter: level, ansi, target: true, file: None });
     let sync = args.sync.as_deref().map(|source| sync(args, source)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|e| edge::io("could not start", &e))?;
-    let config =
-        Config { paths: paths.clone(), env: edge::environment(), guest: guest::program(), ends_when_idle: args.background, sync };
+    let said = edge::environment().remove("HMZ_METRICS").filter(|said| !said.is_empty());
+    let config = Config {
+        paths: paths.clone(),
+        env: edge::environment(),
+        guest: guest::program(),
+        ends_when_idle: args.background,
+        sync,
+        metrics: args.metrics.clone().or(said),
+        metrics_anywhere: args.metrics_anywhere,
+    };
     let done = runtime.block_on(async {
         if config.sync.is_some() { in_place(config).await } else { hmz_server::serve(config, |state| say(args, state)).await }
     });

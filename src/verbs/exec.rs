@@ -44,6 +44,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
     };
     let result = results.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Internal, "the daemon answered nothing"))?;
     result.outcome?;
+    tracing::info!(run = result.name, "declared");
     let mut following = Box::pin(follow::to_the_end(client.clone(), result.name.clone(), args.json));
     // a daemon that does not answer keeps nobody from leaving
     let mut cancelling = told.map(|_| cancel(&client, &result.name));

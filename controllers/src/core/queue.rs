@@ -65,6 +65,11 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.due.iter().find(|(_, key)| !self.busy.contains(*key)).map(|((at, _), _)| *at)
     }
 
+    /// How many keys are asked for, those included that are worked on and asked for again.
+    pub fn waiting(&self) -> usize {
+        self.keys.len()
+    }
+
     /// How many keys are asked for or worked on.
     pub fn len(&self) -> usize {
         self.keys.len() + self.busy.iter().filter(|k| !self.keys.contains_key(*k)).count()

@@ -1,5 +1,6 @@
 //! Works a queue off.
 
+use super::meter::{self, Meter};
 use super::{Action, Backoff, Queue, ReconcileError};
 use async_trait::async_trait;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -11,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 /// How long work in hand may take to end once a drain began; what is not done then is dropped and gone on with after a restart.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -59,13 +61,14 @@ impl Requests {
     }
 }
 
-/// Works until `stop`, then ends what is in hand (for 5 s at most).
+/// Works until `stop`, then ends what is in hand (for 5 s at most). What it does is counted.
 pub async fn work(
     reconciler: &dyn Reconciler,
     options: Options,
     seed: u64,
     mut requests: mpsc::UnboundedReceiver<(String, Duration, &'static str)>,
     stop: CancellationToken,
+    meter: &Meter,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut queue = Queue::<String>::default();
@@ -75,9 +78,20 @@ pub async fn work(
         while running.len() < options.concurrency
             && let Some((key, reason)) = queue.take(Instant::now())
         {
-            let span = tracing::debug_span!("reconcile", kind = reconciler.name(), key = %key, reason);
-            running.push(async move { (reconciler.reconcile(&key).await, key) }.instrument(span));
+            // there whatever is logged, so that each line tells what it is about
+            let span = tracing::error_span!(
+                "reconcile",
+                kind = reconciler.name(),
+                key = %key,
+                reason,
+                run = Empty,
+                trace_id = Empty,
+                parent_id = Empty
+            );
+            let began = Instant::now();
+            running.push(async move { (reconciler.reconcile(&key).await, key, began.elapsed()) }.instrument(span));
         }
+        meter.has(queue.waiting(), running.len());
         let next = if running.len() < options.concurrency { queue.next_at() } else { None };
         let due = async {
             match next {
@@ -88,8 +102,9 @@ pub async fn work(
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some((result, key)) = running.next(), if !running.is_empty() => {
+            Some((result, key, took)) = running.next(), if !running.is_empty() => {
                 queue.done(&key);
+                meter.ended(how(&result), took);
                 let after = settle(reconciler.name(), &key, result, &options, &mut failures, &mut random);
                 if let Some(after) = after {
                     queue.ask(key, Instant::now() + after, "requeued");
@@ -102,6 +117,14 @@ pub async fn work(
     let rest = async { while running.next().await.is_some() {} };
     if tokio::time::timeout(DRAIN, rest).await.is_err() {
         tracing::debug!(kind = reconciler.name(), "left work in hand; it goes on after the next start");
+    }
+}
+
+fn how(result: &Result<Action, ReconcileError>) -> meter::Result {
+    match result {
+        Ok(_) => meter::Result::Done,
+        Err(error) if error.is_conflict() => meter::Result::Conflict,
+        Err(_) => meter::Result::Failed,
     }
 }
 
@@ -150,12 +173,19 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     /// Takes a second a look, fails as often as told, and notes what overlapped.
-    #[derive(Default)]
     struct Slow {
+        meter: Arc<Meter>,
         now: Mutex<BTreeMap<String, usize>>,
         most: Mutex<usize>,
         looks: Mutex<Vec<(String, u64)>>,
         failures: Mutex<u32>,
+    }
+
+    impl Default for Slow {
+        fn default() -> Self {
+            let meter = Arc::new(Meter::new("slow"));
+            Self { meter, now: Mutex::default(), most: Mutex::default(), looks: Mutex::default(), failures: Mutex::default() }
+        }
     }
 
     struct Slowly(Arc<Slow>, Instant);
@@ -189,11 +219,12 @@ mod tests {
 
     fn at_work(slow: &Arc<Slow>) -> (Requests, CancellationToken, crate::core::Spawned) {
         let (requests, receive) = Requests::channel();
+        let meter = Arc::clone(&slow.meter);
         let (stop, reconciler) = (CancellationToken::new(), Slowly(slow.clone(), Instant::now()));
         let backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(5), jitter: 0.0 };
         let options = Options { concurrency: 2, resync: Duration::ZERO, backoff };
         let stopped = stop.clone();
-        let task = spawn(async move { work(&reconciler, options, 1, receive, stopped).await });
+        let task = spawn(async move { work(&reconciler, options, 1, receive, stopped, &meter).await });
         (requests, stop, task)
     }
 
@@ -224,6 +255,11 @@ mod tests {
         let began: Vec<u64> = slow.looks.lock().unwrap().iter().map(|l| l.1).collect();
         // each a second long, then 2, 4, 5 and 5 seconds of pause
         assert_eq!(began, [0, 3, 8, 14, 20]);
+        let counted = slow.meter.figures();
+        assert_eq!((counted.done, counted.failures, counted.conflicts), (1, 4, 0));
+        assert_eq!((counted.queued, counted.working, counted.took), (0, 0, Duration::from_secs(5)));
+        let within = |limit| counted.latencies.iter().find(|(bound, _)| *bound == Duration::from_millis(limit)).unwrap().1;
+        assert_eq!((within(500), within(1000), within(300_000)), (0, 5, 5));
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,6 +270,8 @@ mod tests {
             requests.ask(key, "");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+        let counted = slow.meter.figures();
+        assert_eq!((counted.queued, counted.working, counted.done), (1, 2, 0));
         stop.cancel();
         task.await;
         let mut looks: Vec<String> = slow.looks.lock().unwrap().iter().map(|l| l.0.clone()).collect();

@@ -105,7 +105,13 @@ pub async fn refusals(store: &Store, request: &ApplyRequest) -> Result<Vec<(Stri
 }
 
 fn how(request: &ApplyRequest) -> How<'_> {
-    How { replace: request.replace, set: request.set.as_deref(), attached: request.attached, cwd: &request.caller.cwd }
+    How {
+        replace: request.replace,
+        set: request.set.as_deref(),
+        attached: request.attached,
+        cwd: &request.caller.cwd,
+        trace: request.caller.trace.as_deref(),
+    }
 }
 
 /// Whether the request can be meant.

@@ -20,6 +20,8 @@ pub struct How<'a> {
     pub attached: bool,
     /// The directory of whoever applies it.
     pub cwd: &'a str,
+    /// The trace of whoever applies it.
+    pub trace: Option<&'a str>,
 }
 
 /// What is asked for: the resource with a name as it is stored, and its spec as far as the manifest writes it.
@@ -106,6 +108,9 @@ impl Asked {
         metadata.annotations.insert(annotation::LAST_APPLIED.into(), self.remembered());
         if let Some(set) = how.set {
             metadata.labels.insert(label::SET.into(), set.into());
+        }
+        if let (AnyResource::Run(_) | AnyResource::Environment(_), Some(trace)) = (&new, how.trace) {
+            new.metadata_mut().annotations.insert(annotation::TRACE.into(), trace.into());
         }
         if let AnyResource::Run(run) = &mut new {
             run.metadata.annotations.insert(annotation::CWD.into(), how.cwd.into());

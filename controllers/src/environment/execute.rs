@@ -4,9 +4,11 @@ use super::plan::{self, Attempt, Boxes, Observed, Owner, Start, Step, after_prob
 use super::{FINALIZER, look, outcome};
 use crate::core::{Action, ReconcileError};
 use crate::placement;
+use crate::trace;
 use crate::world::World;
 use futures::StreamExt;
 use hmz_api::condition::ConditionStatus::False;
+use hmz_api::kinds::annotation::TRACE;
 use hmz_api::kinds::condition::CREATED;
 use hmz_api::kinds::{Environment, PassedOver};
 use hmz_api::launch::BoxAddress;
@@ -38,10 +40,13 @@ enum Next {
 /// Drives one environment as far as it goes now.
 pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileError> {
     let (mut known, mut asked) = (None, Vec::new());
-    let mut steps = 0;
+    let (mut steps, mut first) = (0, true);
     while steps < STEPS {
         steps += 1;
         let Some(env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
+        if std::mem::take(&mut first) {
+            trace::note(&env.metadata);
+        }
         let mut seen = look::look(world, &env, known.take()).await?;
         seen.asked.clone_from(&asked);
         let planned = plan(&env, &seen);
@@ -360,6 +365,7 @@ async fn begin(
         lease: start.lease,
         guest: files,
         programs: start.programs,
+        trace: env.metadata.annotations.get(TRACE).cloned(),
     };
     failpoint::pass("environment.files");
     let driver = driver(world, target)?;
@@ -373,6 +379,7 @@ async fn begin(
     let now = world.clock.now();
     match answer {
         Ok(started) => {
+            tracing::info!(env = env.name(), container = started.name, "its box was started");
             outcome::started(&mut env, &started, &spec.guest, now);
             world.store.update_status(env).await?;
             failpoint::pass("environment.started");

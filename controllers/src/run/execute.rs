@@ -7,6 +7,7 @@ use crate::core::{Action, ReconcileError};
 use crate::environment::outcome;
 use crate::environment::plan::target_of;
 use crate::placement;
+use crate::trace;
 use crate::world::World;
 use hmz_api::condition::ConditionStatus::{False, Unknown};
 use hmz_api::failpoint;
@@ -39,9 +40,12 @@ pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileErr
 }
 
 async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, ReconcileError> {
-    let mut steps = 0;
+    let (mut steps, mut first) = (0, true);
     while steps < STEPS {
         let Some(run) = world.store.get::<Run>(name).await? else { return Ok(Action::gone()) };
+        if std::mem::take(&mut first) {
+            trace::note(&run.metadata);
+        }
         let mut seen = look::look(world, &run).await?;
         seen.walk.clone_from(walk);
         let planned = plan(&run, &seen);
@@ -249,6 +253,7 @@ async fn start(world: &World, mut run: Resource<Run>, launch: RunLaunch) -> Resu
     match world.runners.start(launch).await {
         Ok(runner) => {
             failpoint::pass("run.runner");
+            tracing::info!(runner, "its runner was started");
             run.status.runner = Some(runner);
             world.store.update_status(run).await?;
             failpoint::pass("run.runner.noted");

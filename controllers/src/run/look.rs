@@ -11,7 +11,7 @@ use crate::runtime;
 use crate::target::Saved;
 use crate::world::{RunnerState, World};
 use hmz_api::journal::Outcome;
-use hmz_api::kinds::annotation::CWD;
+use hmz_api::kinds::annotation::{CWD, TRACE};
 use hmz_api::kinds::condition::{ACCEPTED, ENVIRONMENTS_READY};
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Harness, Run, Runtime};
 use hmz_api::launch::CallerContext;
@@ -24,6 +24,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     // a daemon that was started since knows of the caller only where its flows are
     let cwd = || run.metadata.annotations.get(CWD).cloned().unwrap_or_default();
     let caller = world.callers.get(uid).unwrap_or_else(|| CallerContext { cwd: cwd(), ..CallerContext::default() });
+    let caller = CallerContext { trace: run.metadata.annotations.get(TRACE).cloned(), ..caller };
     let complete = run.status.is_complete();
     let going = run.metadata.is_deleting();
     // one that was begun before its boxes is looked after until it is gone, whatever the run says

@@ -14,6 +14,7 @@ use crate::world::RunnerState;
 use crate::{ABANDON, CANCEL};
 use hmz_api::condition::ConditionStatus::{False, True};
 use hmz_api::journal::Outcome;
+use hmz_api::kinds::annotation::TRACE;
 use hmz_api::kinds::condition::{
     ACCEPTED, COMPLETE, CREATED, ENVIRONMENTS_READY, FELL_BACK, IMAGE_READY, NO_HARNESS, READY, RUNNING, SCHEDULED,
 };
@@ -534,6 +535,9 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
     };
     let mut env = Resource::<Environment>::new(environment_name(run.name(), role), spec);
     env.metadata.labels.insert(ROLE_LABEL.into(), role.into());
+    if let Some(trace) = run.metadata.annotations.get(TRACE) {
+        env.metadata.annotations.insert(TRACE.into(), trace.clone());
+    }
     env.metadata.finalizers.push(environment::FINALIZER.into());
     env.metadata.owner_references.push(OwnerReference {
         kind: Run::KIND.into(),

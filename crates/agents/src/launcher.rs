@@ -52,6 +52,19 @@ pub trait Launcher: Send + Sync + Debug {
 pub struct Supervised {
     /// The hmz binary, absolute and resolved.
     pub exe: PathBuf,
+    /// Where it logs; absent: nowhere.
+    pub log: Option<SessionLog>,
+}
+
+/// Where the supervisor or proxy of a session logs, and as what.
+#[derive(Debug, Clone)]
+pub struct SessionLog {
+    /// The file, which is added to.
+    pub file: PathBuf,
+    /// The run.
+    pub run: String,
+    /// The `traceparent` it works below.
+    pub trace: String,
 }
 
 #[async_trait]
@@ -70,6 +83,12 @@ impl Launcher for Supervised {
         let frame = frame.map_err(|e| cannot(&e))?;
         let supervised = ready.map_err(|e| cannot(&e))?;
         let mut command = Command::from(supervised.command);
+        if let Some(log) = &self.log {
+            // its own variables: the CLI has none of them
+            command.env(hmz_anchor::log::FILE, &log.file).env(hmz_anchor::log::RUN, &log.run);
+            command.env(hmz_telemetry::TRACEPARENT, &log.trace);
+            command.envs(hmz_telemetry::PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|e| cannot(&e))?;
         if let Some(stdin) = &mut child.stdin {

@@ -16,7 +16,7 @@ pub mod second;
 
 pub use agent::{Agent, BoxProgram, Installed, Seat, Session, SessionStart, Sink, TurnEnd};
 pub use grace::Grace;
-pub use launcher::{Launch, Launcher, Started, Supervised};
+pub use launcher::{Launch, Launcher, SessionLog, Started, Supervised};
 
 use hmz_api::Error;
 

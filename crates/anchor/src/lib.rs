@@ -14,6 +14,7 @@ mod handed;
 mod hello;
 mod late;
 pub mod launch;
+pub mod log;
 mod memory;
 mod notify;
 mod policy;
@@ -31,6 +32,11 @@ mod workers;
 pub use config::{BoxedConfig, CliFence, ExecPolicy, RelayConfig, SupervisorConfig};
 pub use error::AnchorError;
 pub use supervisor::fenced;
+
+/// The version of Landlock's interface this kernel has; none where it gives none.
+pub fn landlock_abi() -> Option<i64> {
+    sys::landlock_version().ok()
+}
 
 /// The hidden verb `hmz supervisor`: must be called before the process has a second thread. Reads its configuration's
 /// frame from descriptor 0, whose rest is the CLI's standard input; descriptor 3 is the lifeline.

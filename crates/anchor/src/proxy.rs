@@ -5,7 +5,7 @@
 //! the guest kills all that was started over it.
 
 use crate::config::{self, BoxedConfig, Unbuffered};
-use crate::{AnchorError, end_as, supervisor, sys};
+use crate::{AnchorError, end_as, log, supervisor, sys};
 use hmz_wire::{Bytes, Client, ClientError, CommandEvent, Spawn, Status};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -43,6 +43,7 @@ fn run() -> Result<Status, AnchorError> {
     sys::cloexec_from(3).map_err(AnchorError::io("close descriptors"))?;
     let signals = signals()?;
     let config: BoxedConfig = config::read(&mut Unbuffered)?;
+    let _log = log::session("proxy", &config.place.environment);
     only_pipes()?;
     let client = supervisor::fenced(&config.place, &config.write)?;
     let (tell, heard) = channel();
@@ -50,7 +51,9 @@ fn run() -> Result<Status, AnchorError> {
     leave_streams()?;
     let ears = std::thread::Builder::new().name("signals".into());
     ears.spawn(move || listen(&lifeline, &signals, &tell)).map_err(AnchorError::io("start a thread"))?;
+    tracing::info!(program = config.program, "the agent's CLI was started in its box");
     let ended = attend(&client, id, &config.program, &heard);
+    tracing::info!(?ended, "the agent's CLI ended");
     client.finish();
     ended
 }

@@ -11,7 +11,7 @@ use crate::policy::{self, Policy};
 use crate::session::Sessions;
 use crate::shared::{self, Left};
 use crate::sys::{self, Forked};
-use crate::{AnchorError, SupervisorConfig, tree};
+use crate::{AnchorError, SupervisorConfig, log, tree};
 use hmz_api::launch::BoxAddress;
 use hmz_api::link::Link;
 use hmz_wire::{Bytes, Client, ClientError, Fence, Status, split};
@@ -36,6 +36,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
     let config: SupervisorConfig = config::read(&mut Unbuffered)?;
     let handed = if config.is_handed { Some(handed::take()?) } else { None };
+    let _log = log::session("supervisor", &config.place.environment);
     if !config.program.is_file() {
         return Err(AnchorError::Refused(format!("the agent's program {} is not there", config.program.display())));
     }
@@ -59,8 +60,10 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     let started = start(&config, &policy, (standin, ticket), ours, cli, handed);
     let status = match started {
         Ok(place) => {
+            tracing::info!(program = %config.program.display(), "the agent's CLI was started");
             watch(leash, cli)?;
             let status = wait(cli);
+            tracing::info!(?status, "the agent's CLI ended");
             tree::sweep();
             place.finish();
             status
@@ -68,6 +71,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
         Err(e) => {
             let _ = kill(cli, Signal::SIGKILL);
             tree::sweep();
+            tracing::error!("the agent's CLI was not started: {e}");
             return Err(e);
         }
     };

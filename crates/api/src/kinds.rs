@@ -63,6 +63,8 @@ pub mod annotation {
     pub const ATTACHED: &str = "hmz/attached";
     /// Run: the directory its verb was in, where `./.hmz/flows` is. It outlives the daemon that was told.
     pub const CWD: &str = "hmz/cwd";
+    /// Run, environment: the trace of whoever declared it, a `traceparent`; what is done for it is logged as of that trace.
+    pub const TRACE: &str = "hmz/traceparent";
     /// What its manifest said when it was last applied (labels, annotations, spec), as JSON: what it says no more goes.
     pub const LAST_APPLIED: &str = "hmz/last-applied";
 }

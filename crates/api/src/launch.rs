@@ -19,6 +19,9 @@ pub struct CallerContext {
     pub env: BTreeMap<String, String>,
     /// What endpoint `local` means to the caller, such as `unix:///var/run/docker.sock`.
     pub docker_endpoint: Option<String>,
+    /// The trace it is of: a `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 /// A box, as one who works in it reaches it.

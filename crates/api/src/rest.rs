@@ -5,6 +5,7 @@ mod event;
 mod plan;
 mod runtime;
 mod set;
+mod usage;
 
 pub use edit::Edit;
 pub use event::{Event, EventType};
@@ -13,6 +14,7 @@ pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };
 pub use set::{SET_KIND, SetState};
+pub use usage::{EnvironmentUsage, Usage, UsageRequest};
 
 use crate::error::Error;
 use crate::kinds::AnyResource;

@@ -28,6 +28,7 @@ pub(crate) mod session;
 pub(crate) mod site;
 mod tls;
 mod tunnel;
+pub(crate) mod usage;
 mod watch;
 mod way;
 mod weigh;
@@ -42,6 +43,7 @@ use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promis
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
+use hmz_api::rest::Usage;
 use road::Road;
 use session::{Machine, Session};
 use std::collections::HashMap;
@@ -241,6 +243,10 @@ impl Driver for DockerDriver {
 
     async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
         ending::ending(&self.session(target).await?, &self.endings, id).await
+    }
+
+    async fn usage(&self, target: &Target, id: &str, _node: Option<&str>) -> Result<Usage, DriverError> {
+        usage::usage(&self.session(target).await?, id).await
     }
 
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {

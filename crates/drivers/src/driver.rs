@@ -4,6 +4,7 @@ use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use hmz_api::rest::Usage;
 use std::sync::Arc;
 
 /// Progress of a pull, for people.
@@ -71,6 +72,13 @@ pub trait Driver: Send + Sync + 'static {
     async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
         let _ = (target, id);
         Ok(None)
+    }
+
+    /// What a box that runs uses at this moment, by its id and, of a swarm, its node. One look: nothing is waited for but the
+    /// answer.
+    async fn usage(&self, target: &Target, id: &str, node: Option<&str>) -> Result<Usage, DriverError> {
+        let _ = (id, node);
+        Err(DriverError::Refused(format!("{} does not tell what its boxes use", target.runtime.at())))
     }
 
     /// Events of the daemon until the connection breaks.

@@ -21,6 +21,7 @@ use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
 use async_trait::async_trait;
+use hmz_api::rest::Usage;
 use manager::Manager;
 use std::sync::Arc;
 
@@ -80,6 +81,10 @@ impl Driver for SwarmDriver {
 
     async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
         life::ending(&self.manager(target).await?, id).await
+    }
+
+    async fn usage(&self, target: &Target, id: &str, node: Option<&str>) -> Result<Usage, DriverError> {
+        reach::usage(&self.manager(target).await?, &self.docker, id, node).await
     }
 
     async fn events(&self, target: &Target) -> Result<BoxEvents, DriverError> {

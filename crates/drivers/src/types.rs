@@ -112,6 +112,8 @@ pub struct BoxSpec {
     pub guest: GuestFiles,
     /// Programs that have to be on its PATH; without one of them it is not started.
     pub programs: Vec<String>,
+    /// The trace it is started in, a `traceparent`.
+    pub trace: Option<String>,
 }
 
 /// A box that runs.

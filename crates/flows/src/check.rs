@@ -161,7 +161,7 @@ mod tests {
         let caller = CallerContext {
             cwd: dir.path().to_string_lossy().into_owned(),
             env: [("PATH".to_owned(), "/nonexistent".to_owned())].into(),
-            docker_endpoint: None,
+            ..CallerContext::default()
         };
         let say = |flow: &FlowSpec, a: &str| {
             let (agents, here) = (agents(a), agents(a).into_keys().collect());

@@ -16,6 +16,7 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// Who plays a role.
 pub(crate) struct Player {
@@ -156,8 +157,10 @@ impl Engine<'_> {
         };
         tell(Event::Begins);
         let began = Instant::now();
-        let end = session.turn(prompt, &mut |event| tell(event), self.stop).await;
+        let span = tracing::info_span!("turn", agent = role, env = environment, cli = player.spec.cli, model = player.spec.model);
+        let end = session.turn(prompt, &mut |event| tell(event), self.stop).instrument(span.clone()).await;
         let seconds = began.elapsed().as_secs_f64();
+        span.in_scope(|| tracing::info!(seconds, "a turn ended"));
         match end {
             Ok(TurnEnd::Answered(_)) if !self.boxes.answers(environment).await => {
                 let why = gone(environment, self.launch.boxes.get(environment));

@@ -7,13 +7,14 @@ use crate::engine::{Engine, Halt, Player, Why};
 use crate::journal::{About, Writer};
 use crate::warm::warm;
 use hmz_agents::second::Found;
-use hmz_agents::{Launcher, Supervised, of_cli};
+use hmz_agents::{Launcher, SessionLog, Supervised, of_cli};
 use hmz_anchor::AnchorError;
 use hmz_api::journal::{Event, Outcome};
 use hmz_api::kinds::{Harness, Step};
 use hmz_api::launch::{BoxAddress, RunLaunch, RunnerCommand};
 use hmz_api::link::Link;
 use hmz_api::{Error, ErrorKind, RuntimeRef};
+use hmz_telemetry::TraceContext;
 use hmz_wire::ClientError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, Read as _};
@@ -23,9 +24,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// Longest line on the standard input, in bytes.
 const LONGEST: u64 = 16 << 20;
+
+/// The log of a run's agent sessions, in its epic directory.
+pub const SESSIONS_LOG: &str = "sessions.log";
 
 /// The hidden verb `hmz runner`; `exe` is the hmz binary, absolute and resolved. Ends with 0 when the journal holds the
 /// run's end, whatever that is.
@@ -37,6 +42,10 @@ pub fn main(exe: PathBuf) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let _guard =
+        hmz_telemetry::start(hmz_telemetry::Process { name: "runner", filter: "info", ansi: false, target: true, file: None });
+    let trace = TraceContext::below(launch.caller.trace.as_deref());
+    let span = hmz_telemetry::span!("run", trace, run = %launch.name, flow = %launch.flow_name);
     let (tell, told) = mpsc::unbounded_channel();
     // not a task: the end of the runner does not wait for a read that has no end
     std::thread::spawn(move || listen(&tell));
@@ -47,7 +56,9 @@ pub fn main(exe: PathBuf) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(run(&launch, &exe, Arc::new(Supervised { exe: exe.clone() }), told));
+    let log = SessionLog { file: Path::new(&launch.epic).join(SESSIONS_LOG), run: launch.name.clone(), trace: trace.to_string() };
+    let launcher = Arc::new(Supervised { exe: exe.clone(), log: Some(log) });
+    let ended = runtime.block_on(run(&launch, &exe, launcher, told).instrument(span));
     runtime.shutdown_background();
     match ended {
         Ok(_) => ExitCode::SUCCESS,
@@ -106,6 +117,7 @@ pub async fn run(
     let (name, uid, flow) = (launch.name.clone(), launch.uid.to_string(), launch.flow_name.clone());
     let envs = launch.envs.clone();
     journal.write(&About::default(), Event::Began { run: name, uid, flow, envs, used }).map_err(cannot)?;
+    tracing::info!("the run begins");
 
     let stop = CancellationToken::new();
     let why: OnceLock<Why> = OnceLock::new();
@@ -138,6 +150,8 @@ pub async fn run(
         () = watch => Err(Ended::Failed("signals cannot be heard".into())),
     };
     let (outcome, message) = end_of(launch, halted, why.get());
+    // what it says may be an agent's words, which no log holds
+    tracing::info!(outcome = outcome.reason(), "the run ends");
     journal.write(&About::default(), Event::Ended { outcome, message }).map_err(cannot)?;
     Ok(outcome)
 }

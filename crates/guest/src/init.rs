@@ -134,8 +134,8 @@ pub(crate) fn prepare() -> Result<(), InitError> {
 }
 
 /// Listens at `socket` and works until the lease is over or it is told to end from outside. With `channel` it takes peers
-/// from inside too. Returns in every spawner as well.
-pub(crate) fn run(socket: &Path, lease: Option<Duration>, channel: bool) -> Result<Role, InitError> {
+/// from inside too. `listens` is called once somebody could come. Returns in every spawner as well.
+pub(crate) fn run(socket: &Path, lease: Option<Duration>, channel: bool, listens: impl FnOnce()) -> Result<Role, InitError> {
     if rustix::process::getpid() != rustix::process::Pid::INIT {
         return Err(InitError::NotFirst);
     }
@@ -146,6 +146,7 @@ pub(crate) fn run(socket: &Path, lease: Option<Duration>, channel: bool) -> Resu
     }
     let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let listener = listen(socket).map_err(|source| InitError::Socket { path: socket.display().to_string(), source })?;
+    listens();
     let mut connections: Vec<Connection> = Vec::new();
     let mut keyhole = channel.then(Keyhole::default);
     let mut owned = Instant::now();

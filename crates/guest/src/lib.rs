@@ -9,6 +9,7 @@ mod channel;
 mod fence;
 mod file;
 mod init;
+mod log;
 mod programs;
 mod session;
 mod spawn;
@@ -29,6 +30,7 @@ struct Arguments {
     lease: Option<Duration>,
     channel: bool,
     user: Option<(u32, u32)>,
+    trace: Option<String>,
 }
 
 /// What is to be done.
@@ -51,6 +53,8 @@ enum UsageError {
     Lease,
     #[error("--user is UID:GID")]
     User,
+    #[error("--trace is a traceparent")]
+    Trace,
     #[error("file takes make DIR, show FILE, prove FILE HERE THERE, remove FILE or clear DIR…")]
     File,
     #[error("unknown argument {0:?}")]
@@ -64,7 +68,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
         return file::Asked::of(&words).map(Task::File).ok_or(UsageError::File);
     }
     let word = args.next_if(|arg| arg == "connect" || arg == "serve");
-    let (mut socket, mut lease, mut channel, mut user) = (None, None, false, None);
+    let (mut socket, mut lease, mut channel, mut user, mut trace) = (None, None, false, None, None);
     while let Some(arg) = args.next() {
         if word.as_ref().is_some_and(|word| word == "serve" || arg != "--socket") {
             return Err(UsageError::Unknown(arg));
@@ -81,6 +85,9 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
             let value = args.next().ok_or(UsageError::NoValue("--user"))?;
             let ids = value.to_str().and_then(|v| v.split_once(':')).and_then(|(u, g)| Some((u.parse().ok()?, g.parse().ok()?)));
             user = Some(ids.ok_or(UsageError::User)?);
+        } else if arg == "--trace" {
+            let value = args.next().ok_or(UsageError::NoValue("--trace"))?;
+            trace = Some(value.to_str().and_then(log::trace_of).ok_or(UsageError::Trace)?.to_owned());
         } else {
             return Err(UsageError::Unknown(arg));
         }
@@ -89,10 +96,10 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Task, UsageError> {
         return Ok(Task::Serve);
     }
     let socket = socket.ok_or(UsageError::NoSocket)?;
-    Ok(if word.is_some() { Task::Connect(socket) } else { Task::First(Arguments { socket, lease, channel, user }) })
+    Ok(if word.is_some() { Task::Connect(socket) } else { Task::First(Arguments { socket, lease, channel, user, trace }) })
 }
 
-/// The guest: `--socket PATH [--lease SECONDS] [--channel] [--user UID:GID]` as a box's first process, without a lease or with one
+/// The guest: `--socket PATH [--lease SECONDS] [--channel] [--user UID:GID] [--trace TRACEPARENT]` as a box's first process, without a lease or with one
 /// of 0 until it is told to end, and as that user, who it need not be yet; `connect --socket PATH` as the relay to it; `serve`
 /// where there is none; `file …` for what a session asks of the box's files. To be called with the arguments
 /// after the word `guest`, while the process has one thread.
@@ -124,11 +131,21 @@ fn first(arguments: &Arguments) -> Result<ExitCode, init::InitError> {
     if let Some((uid, gid)) = arguments.user {
         init::become_user(uid, gid)?;
     }
+    let tell = |message: &str| log::line(arguments.trace.as_deref(), message);
     // zero promises the first process that nothing of the session is left
-    let good = match init::run(&arguments.socket, arguments.lease, arguments.channel)? {
-        init::Role::First => true,
-        init::Role::Spawner(stream, told) => session::serve(stream, told).is_ok(),
-        init::Role::Opener(stream, told, keyhole) => open(stream, told, &keyhole),
+    let good = match init::run(&arguments.socket, arguments.lease, arguments.channel, || tell("the box begins"))? {
+        init::Role::First => {
+            tell("the box ends");
+            true
+        }
+        init::Role::Spawner(stream, told) => {
+            tell("a session begins");
+            session::serve(stream, told).is_ok()
+        }
+        init::Role::Opener(stream, told, keyhole) => {
+            tell("a session begins or goes on");
+            open(stream, told, &keyhole)
+        }
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -162,7 +179,8 @@ mod tests {
     #[test]
     fn arguments() {
         let socket = PathBuf::from("/s");
-        let first = |lease, channel| Ok(Task::First(Arguments { socket: socket.clone(), lease, channel, user: None }));
+        let first =
+            |lease, channel| Ok(Task::First(Arguments { socket: socket.clone(), lease, channel, user: None, trace: None }));
         assert_eq!(parsed(&["--socket", "/s"]), first(None, false));
         assert_eq!(parsed(&["--lease", "0", "--socket", "/s"]), first(None, false));
         assert_eq!(parsed(&["--socket", "/s", "--lease", "120", "--channel"]), first(Some(Duration::from_secs(120)), true));
@@ -172,8 +190,15 @@ mod tests {
         assert_eq!(parsed(&["connect"]), Err(UsageError::NoSocket));
         assert_eq!(parsed(&["--socket"]), Err(UsageError::NoValue("--socket")));
         assert_eq!(parsed(&["--socket", "/s", "--lease", "-1"]), Err(UsageError::Lease));
-        let as_user = Arguments { socket: socket.clone(), lease: None, channel: false, user: Some((7, 8)) };
+        let as_user = Arguments { socket: socket.clone(), lease: None, channel: false, user: Some((7, 8)), trace: None };
         assert_eq!(parsed(&["--socket", "/s", "--user", "7:8"]), Ok(Task::First(as_user)));
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let traced = Arguments { socket: socket.clone(), lease: None, channel: false, user: None, trace: Some(id.into()) };
+        let of = |trace: &str| parsed(&["--socket", "/s", "--trace", trace]);
+        assert_eq!(of(&format!("00-{id}-00f067aa0ba902b7-01")), Ok(Task::First(traced)));
+        for wrong in ["", "00", "00-x-y-01", "00-\"-00f067aa0ba902b7-01"] {
+            assert_eq!(of(wrong), Err(UsageError::Trace));
+        }
         for wrong in ["", "7", "7:", "me:8", "-1:8"] {
             assert_eq!(parsed(&["--socket", "/s", "--user", wrong]), Err(UsageError::User));
         }

@@ -16,6 +16,7 @@ mod guest;
 mod idle;
 mod instance;
 mod listen;
+mod metrics;
 mod orphans;
 mod paths;
 mod process;

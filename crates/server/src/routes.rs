@@ -9,6 +9,7 @@ mod journal;
 mod saved;
 mod sets;
 mod settings;
+mod usage;
 mod watch;
 
 pub(crate) use apply::ByVerb;
@@ -16,6 +17,7 @@ pub(crate) use apply::ByVerb;
 use crate::attach::Attached;
 use crate::callers::Callers;
 use crate::events::Events;
+use crate::metrics::{self, Metrics};
 use crate::paths::Paths;
 use crate::saved::SavedRuntimes;
 use crate::settings::SettingsFile;
@@ -44,6 +46,7 @@ pub(crate) struct Api {
     pub records: Records,
     /// The set that is kept in step, and its source.
     pub kept: Option<(String, String)>,
+    pub metrics: Metrics,
 }
 
 /// Largest request body, in bytes.
@@ -51,12 +54,14 @@ const MAX_BODY: usize = 16 << 20;
 
 /// The routes.
 pub(crate) fn router(api: Api) -> Router {
+    let told = Router::new().route("/metrics", get(metrics::told)).with_state(api.metrics.clone());
     Router::new()
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
         .route("/v1/plan", post(apply::plan))
         .route("/v1/events", get(events::events))
         .route("/v1/sets", get(sets::sets))
+        .route("/v1/usage", post(usage::usage))
         .route("/v1/settings", get(settings::settings))
         .route("/v1/settings/runtimes", post(saved::add))
         .route("/v1/settings/runtimes/{name}", axum::routing::delete(saved::remove))
@@ -69,6 +74,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/Run/{name}/cancel", post(cancel::cancel))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY))
         .with_state(api)
+        .merge(told)
 }
 
 /// An error on its way out.

@@ -48,8 +48,9 @@ impl RunnerProcesses {
             .arg("runner")
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| {
-                ["HOME", "PATH", "USER", "LOGNAME", "HMZ_HOME", "HMZ_LOG", "HMZ_IDLE", "XDG_RUNTIME_DIR"]
+                ["HOME", "PATH", "USER", "LOGNAME", "HMZ_HOME", "HMZ_IDLE", "HMZ_METRICS", "XDG_RUNTIME_DIR"]
                     .iter()
+                    .chain(&hmz_telemetry::PASSED)
                     .any(|kept| name == kept)
             }))
             .current_dir("/")

@@ -6,6 +6,7 @@ use crate::claim::Claim;
 use crate::events::Events;
 use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
+use crate::metrics::{self, Metrics};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::saved::SavedRuntimes;
@@ -40,6 +41,10 @@ pub struct Config {
     pub ends_when_idle: bool,
     /// What is kept in step with what.
     pub sync: Option<SyncConfig>,
+    /// Where metrics are told beside the socket: a port of this machine, or an address and a port.
+    pub metrics: Option<String>,
+    /// Whether that may be one that other machines reach.
+    pub metrics_anywhere: bool,
 }
 
 /// What whoever started it is told, once.
@@ -84,6 +89,22 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     };
     let kept = keeper.as_ref().map(Keeper::kept);
     let controllers = hmz_controllers::start(world.clone());
+    let metrics = Metrics::new(store.clone(), controllers.meters(), paths.epics());
+    let told = match port(&config, &metrics).await {
+        Ok(told) => told,
+        // whoever a verb started it for wants something else of it
+        Err(e) if config.ends_when_idle => {
+            tracing::warn!("{}", e.message);
+            None
+        }
+        Err(e) => return Err(e),
+    };
+    let told = async {
+        match told {
+            Some(told) => told.await,
+            None => std::future::pending().await,
+        }
+    };
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
 
@@ -98,6 +119,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         saved: SavedRuntimes::new(&paths, &config.env),
         records: Records::below(&paths.state),
         kept,
+        metrics,
     };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);
@@ -115,6 +137,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
         () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
         done = recorded => { done?; "nothing can be recorded any more" }
+        () = told => "metrics cannot be told any more",
         () = hearing => "no runner can be heard any more",
         Some(done) = keeping.join_next() => {
             done.map_err(|e| Error::new(hmz_api::ErrorKind::Internal, e.to_string()))??;
@@ -131,6 +154,13 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     claim.release();
     drop(lock);
     Ok(())
+}
+
+/// The port for metrics, when one is wanted.
+async fn port(config: &Config, metrics: &Metrics) -> Result<Option<impl Future<Output = ()> + use<>>, Error> {
+    let Some(text) = &config.metrics else { return Ok(None) };
+    let address = metrics::address(text, config.metrics_anywhere)?;
+    metrics::serve(address, metrics.clone()).await.map(Some)
 }
 
 /// The lock; `None` when another daemon has this HMZ_HOME and answers. One that has it and does not is about to end, or to

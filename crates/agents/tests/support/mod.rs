@@ -69,7 +69,7 @@ impl World {
         CallerContext {
             cwd: text(self.dir.path()),
             env: env.map(|(name, value)| (name.to_owned(), value)).collect(),
-            docker_endpoint: None,
+            ..CallerContext::default()
         }
     }
 

@@ -9,7 +9,7 @@ use super::admission::create_shell;
 use super::api::{Fault, encoded};
 use super::labels::{self, Listed};
 use super::session::Session;
-use super::{life, names};
+use super::{life, names, usage};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, BoxSpec, BoxState, Purpose, Shortage, Started, Want};
 use bytes::Bytes;
@@ -48,17 +48,14 @@ async fn find(session: &Session<'_>, container: &str) -> Result<Found, DriverErr
     let raw = raw.ok_or_else(|| cannot(session, container, "there is none of that name"))?;
     let BoxState::Running(pid) = life::state(&raw) else { return Err(cannot(session, container, "it is not running")) };
     let text = |at: &str| raw.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let number = |at: &str| raw.pointer(at).and_then(Value::as_u64).filter(|n| *n > 0);
     let machine = session.facts().await?;
-    // a billionth of a CPU, or a quota a period
-    let nano = number("/HostConfig/NanoCpus").map(|n| n / 1_000_000);
-    let quota = number("/HostConfig/CpuQuota").map(|quota| quota * 1000 / number("/HostConfig/CpuPeriod").unwrap_or(100_000));
+    let (cpus, memory) = usage::limits(&raw);
     Ok(Found {
         id: text("/Id"),
         name: text("/Name").trim_start_matches('/').to_owned(),
         pid,
-        cpus: nano.or(quota).map_or(machine.cpus, Cpus::from_millis),
-        memory: number("/HostConfig/Memory").map_or(machine.memory, Memory::from_bytes),
+        cpus: cpus.unwrap_or(machine.cpus),
+        memory: memory.unwrap_or(machine.memory),
     })
 }
 

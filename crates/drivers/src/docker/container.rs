@@ -60,6 +60,11 @@ impl User {
     }
 }
 
+/// What the guest of a box is told of the trace it is started in.
+pub fn traced(spec: &BoxSpec) -> Vec<String> {
+    spec.trace.iter().flat_map(|trace| ["--trace".to_owned(), trace.clone()]).collect()
+}
+
 /// The body of the create request. `image_labels` are those baked into the image.
 ///
 /// # Errors
@@ -82,6 +87,7 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
     if let Some(lease) = spec.lease {
         entrypoint.extend(["--lease".to_owned(), lease.as_secs().max(1).to_string()]);
     }
+    entrypoint.extend(traced(spec));
     let mut mounts = vec![bind(workdir, &spec.workdir, false)];
     let mut tmpfs = Map::new();
     match &place.site.volume {
@@ -218,6 +224,7 @@ mod tests {
             lease: Some(Duration::from_secs(120)),
             guest: GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/c".into() },
             programs: Vec::new(),
+            trace: None,
         }
     }
 
@@ -340,6 +347,12 @@ mod tests {
         let stays = of(1, user, &RuntimeSpec::default(), &leaseless, &leaseless.workdir, &Value::Null);
         assert_eq!(stays["HostConfig"]["AutoRemove"], false);
         assert_eq!(stays["Entrypoint"].as_array().map(Vec::len), Some(4));
+        let traced = BoxSpec { trace: Some("00-a-b-01".into()), ..leaseless };
+        let traced = of(1, user, &RuntimeSpec::default(), &traced, Path::new("/w"), &Value::Null);
+        assert_eq!(
+            traced["Entrypoint"].as_array().map(|words| words[4..].to_vec()),
+            Some(vec![json!("--trace"), json!("00-a-b-01")])
+        );
     }
 
     #[test]

@@ -10,12 +10,13 @@ use super::service::{AS, OURS, WHOLE};
 use crate::docker::api::{Fault, encoded};
 use crate::docker::container::User;
 use crate::docker::session::Session;
-use crate::docker::{DockerDriver, account, life, programs, site};
+use crate::docker::{DockerDriver, account, life, programs, site, usage};
 use crate::error::DriverError;
 use crate::types::{BoxSpec, Started, Target};
 use bytes::Bytes;
 use hmz_api::failpoint;
 use hmz_api::kinds::{Endpoint, RuntimeSpec, SshAddress};
+use hmz_api::rest::Usage;
 use hmz_api::way::Exec;
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
@@ -62,6 +63,22 @@ pub async fn reach(
     failpoint::pass("swarm.guest");
     let reach = Some(life::reach(&session, Exec::of(hmz_wire::relay_argv())).await?);
     Ok(Started { id: container, name: service.name.clone(), pid: task.pid, node: Some(hostname.clone()), reach })
+}
+
+/// What the container of a task uses, asked of the daemon of its node.
+///
+/// # Errors
+/// Its node has left the swarm or cannot be reached, or it does not run.
+pub async fn usage(manager: &Manager<'_>, docker: &DockerDriver, id: &str, node: Option<&str>) -> Result<Usage, DriverError> {
+    let (at, name) = (manager.at(), node.unwrap_or("unknown"));
+    let found = manager.nodes().await?.into_iter().find(|n| n.hostname == name);
+    let node = found.ok_or_else(|| DriverError::Transient(format!("{at}: the node {name} is not in the swarm")))?;
+    let target = target_of(manager, &node, id).await?;
+    let session = docker.session(&target).await?;
+    if !is_of(&session.machine().await?.info, &node) {
+        return Err(DriverError::Refused(format!("{at}: the daemon reached as the node {name} is not that node's")));
+    }
+    usage::usage(&session, id).await
 }
 
 /// Whether the daemon that says this of itself is a node's.

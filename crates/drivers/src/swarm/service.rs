@@ -6,7 +6,7 @@
 use super::arguments;
 use super::names;
 use super::seen::gpu_label;
-use crate::docker::container::{ROOT_KEEPS, User};
+use crate::docker::container::{ROOT_KEEPS, User, traced};
 use crate::docker::{DockerIdentity, labels, names as docker_names};
 use crate::types::{BoxKey, BoxSpec, Target};
 use hmz_api::kinds::Share;
@@ -86,6 +86,7 @@ impl Maker<'_> {
         let mut words = vec!["hmz".to_owned(), wait, GUEST_PROGRAM.into(), "guest".into()];
         words.extend(["--socket".to_owned(), format!("{GUEST_SOCKET_DIR}/{SOCKET_NAME}"), "--channel".into()]);
         words.extend(["--lease".to_owned(), lease.to_string()]);
+        words.extend(traced(spec));
         // as whoever looks at a node's containers reads them, and counts them beside its own
         let mut outside = Map::new();
         for (name, value) in self.labels(&spec.key, spec.run, &spec.share, "box") {

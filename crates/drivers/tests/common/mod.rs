@@ -85,6 +85,7 @@ impl Corner {
                 scratch: self.dir.path().join("scratch"),
             },
             programs: Vec::new(),
+            trace: None,
         }
     }
 

@@ -150,7 +150,7 @@ impl World {
             caller: CallerContext {
                 cwd: self.path("").display().to_string(),
                 env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-                docker_endpoint: None,
+                ..CallerContext::default()
             },
         }
     }

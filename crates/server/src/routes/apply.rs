@@ -28,7 +28,16 @@ pub(crate) async fn apply(State(api): State<Api>, Json(request): Json<ApplyReque
     }
     api.settings.settled(&api.store).await?;
     let applier = ByVerb(Arc::clone(&api.callers));
-    Ok(Json(declare::apply(&api.store, &applier, &request).await?))
+    let results = declare::apply(&api.store, &applier, &request).await?;
+    let trace = request.caller.trace.as_deref().and_then(hmz_telemetry::TraceContext::trace_of).unwrap_or_default();
+    for result in &results {
+        let (kind, name) = (&result.kind, &result.name);
+        match &result.outcome {
+            Ok(applied) => tracing::info!(kind, key = name, trace_id = trace, "{}", applied.word()),
+            Err(e) => tracing::info!(kind, key = name, trace_id = trace, error = e.message, "refused"),
+        }
+    }
+    Ok(Json(results))
 }
 
 /// Says what the same request would do to [`apply`]. Changes nothing.
