@@ -3,19 +3,18 @@
 
 mod support;
 
+#[path = "race/failpoints.rs"]
+mod failpoints;
 #[path = "crash/scene.rs"]
 mod scene;
+#[path = "race/two_users.rs"]
+mod two_users;
 
 use scene::{Scene, condition};
 use support::{LIMIT, docker, eventually};
 
-/// How often two race each other.
-const ROUNDS: usize = 100;
 /// How often ten environments race each other.
 const GANGS: usize = 20;
-
-/// CPUs enough that what other tests have on this daemon does not decide a race; two thirds of them fit once.
-const CPUS: u32 = 3000;
 
 /// A flow whose box asks for that many CPUs, and whose agent does nothing.
 fn asks_for(scene: &Scene, flow: &str, cpus: u32) {
@@ -32,48 +31,6 @@ fn asks_for(scene: &Scene, flow: &str, cpus: u32) {
 fn exec(scene: &Scene, flow: &str) -> support::command::Invocation {
     let (agent, dir) = (format!("coder=script/{}", scene.project.file("steps.yaml").display()), scene.project.path());
     scene.home.hmz(["exec", "-f", flow, "-a", &agent, "-e", &format!("box=docker@{}{dir}", scene.runtime), "t"])
-}
-
-#[test]
-fn of_two_homes_that_race_for_two_thirds_exactly_one_is_admitted() {
-    let more = format!("      cpus: {CPUS}\n");
-    let one = Scene::with(&more);
-    let other = Scene::with(&more);
-    let settings = std::fs::read_to_string(one.home.hmz_home().join("settings.yaml")).unwrap();
-    other.home.settings(&settings);
-    let other = Scene { runtime: one.runtime.clone(), ..other };
-    let share = CPUS / 3 * 2;
-    for scene in [&one, &other] {
-        asks_for(scene, "shared", share);
-        let _ = scene.home.hmz(["get", "runs"]).run().ok();
-    }
-    let sentence = format!("CPUs free, and 'box' asks for {share}");
-    let mut won = [0; 2];
-    for round in 0..ROUNDS {
-        for scene in [&one, &other] {
-            let _ = std::fs::remove_file(scene.project.file("go"));
-        }
-        // whoever is admitted stays until both have been told
-        let mut racing = [exec(&one, "shared").start(), exec(&other, "shared").start()];
-        let loser = eventually(&format!("round {round}: one is refused"), LIMIT, || {
-            (0..2).find(|n| racing[*n].stderr().contains("error: "))
-        });
-        let winner = 1 - loser;
-        racing[winner].wait_for("coder is working");
-        for scene in [&one, &other] {
-            scene.go();
-        }
-        let [first, second] = racing;
-        let (winner_done, loser_done) = if winner == 0 { (first, second) } else { (second, first) };
-        let lost = loser_done.wait().expect_code(2).says(&sentence);
-        assert!(lost.err().contains(&format!("docker@{} has ", one.runtime)), "{lost}");
-        let _ = winner_done.wait().ok();
-        won[winner] += 1;
-        assert!(one.home.containers().is_empty() && other.home.containers().is_empty(), "round {round}");
-    }
-    assert_eq!(won[0] + won[1], ROUNDS);
-    one.assert_nothing_left();
-    other.assert_nothing_left();
 }
 
 #[test]

@@ -1,22 +1,8 @@
 //! The daemon dies right behind each of its side effects; the next one brings what was begun to its end.
 
-use crate::scene::Scene;
+use crate::scene::{Scene, died};
 use crate::support::command::Running;
 use crate::support::{LIMIT, docker, eventually};
-
-/// A daemon that dies at that point.
-fn daemon_that_dies_at(scene: &Scene, point: &str) -> Running {
-    let mut daemon = scene.home.hmz(["controller"]).env("HMZ_FAILPOINT", point).start();
-    daemon.wait_for("listening");
-    daemon
-}
-
-/// Sees that it died there and not somewhere else.
-fn died(daemon: Running, point: &str) {
-    let dead = daemon.wait();
-    assert_eq!(dead.code(), 134, "{point}: {dead}");
-    assert!(dead.err().contains(&format!("failpoint: {point}\n")), "{point}: {dead}");
-}
 
 /// How often a box of this home was started.
 fn starts(events: &Running) -> usize {
@@ -39,8 +25,13 @@ fn events(scene: &Scene) -> Running {
 
 /// A run whose daemon dies at that point.
 fn run_converges(point: &str) {
-    let scene = Scene::with("      cpus: 100\n");
-    let daemon = daemon_that_dies_at(&scene, point);
+    run_converges_on(point, ROOM);
+}
+
+/// The same on a runtime with these lines.
+fn run_converges_on(point: &str, more: &str) {
+    let scene = Scene::with(more);
+    let daemon = scene.daemon_that_dies_at(point);
     let events = events(&scene);
     // one without a point answers when the first has died meanwhile
     let manifest = scene.run_manifest("r", "");
@@ -106,11 +97,24 @@ runs_converge! {
     a_run_converges_when_the_daemon_dies_with_the_runner_launched: "runner.launched",
     a_run_converges_when_the_daemon_dies_before_the_runner_is_noted: "run.runner",
     a_run_converges_when_the_daemon_dies_with_the_runner_noted: "run.runner.noted",
+    a_run_converges_when_the_daemon_dies_before_that_the_runner_was_told_is_noted: "run.told",
     a_run_converges_when_the_daemon_dies_with_the_environments_end_asked_for: "run.environment.deleted",
     a_run_converges_when_the_daemon_dies_with_the_box_removed: "docker.removed",
     a_run_converges_when_the_daemon_dies_before_the_boxs_files_are_removed: "environment.removed",
     a_run_converges_when_the_daemon_dies_before_the_environment_is_let_go: "environment.release",
     a_run_converges_when_the_daemon_dies_before_the_run_is_let_go: "run.release",
+}
+
+/// A runtime that has room whoever else is on its daemon.
+const ROOM: &str = "      cpus: 100\n";
+/// A runtime that can hold nothing, and the one it falls back to.
+const LIST: &str = "      cpus: 0.1\n      fallback: ['docker:$T-spare']\n    $T-spare: {harness: local, cpus: 100}\n";
+
+#[test]
+fn a_run_converges_when_the_daemon_dies_on_its_way_down_a_list() {
+    for point in ["run.environment", "run.admitted", "run.scheduled"] {
+        run_converges_on(point, LIST);
+    }
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_flow_of_the_callers_directory_is_found_again_when_the_daemon_dies() {
         let text = std::fs::read_to_string(&manifest).unwrap();
         let text: Vec<&str> = text.lines().filter(|line| !line.contains("agents:")).collect();
         std::fs::write(&manifest, text.join("\n").replace("flow: boxed", "flow: ours")).unwrap();
-        let daemon = daemon_that_dies_at(&scene, point);
+        let daemon = scene.daemon_that_dies_at(point);
         let _ = scene.home.hmz(["apply", "-f"]).arg(&manifest).cwd(scene.project.dir()).run().ok();
         // asked from elsewhere, where there is no such flow
         assert_eq!(scene.complete("r"), ("Succeeded".into(), String::new()), "{point}");
@@ -137,10 +141,10 @@ fn a_flow_of_the_callers_directory_is_found_again_when_the_daemon_dies() {
 
 #[test]
 fn a_standalone_environment_converges_when_the_daemon_dies() {
-    for point in ["environment.held", "environment.incarnation"] {
-        let scene = Scene::new();
-        let daemon = daemon_that_dies_at(&scene, point);
-        let _ = scene.apply(&scene.environment_manifest("e", "  restart: always\n")).ok();
+    for (point, more) in [("environment.held", ROOM), ("environment.held", LIST), ("environment.incarnation", ROOM)] {
+        let scene = Scene::with(more);
+        let daemon = scene.daemon_that_dies_at(point);
+        let _ = scene.apply(&scene.environment_manifest("e", "  restart: always\n  cpus: 0.5\n")).ok();
         scene.condition("env/e", "Ready", "True");
         if point == "environment.incarnation" {
             docker::docker(&["kill", &scene.container()]);

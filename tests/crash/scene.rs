@@ -2,7 +2,7 @@
 //! command is at work in the box (`up`) and goes on when it is told to (`go`).
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
-use crate::support::command::{Finished, Invocation};
+use crate::support::command::{Finished, Invocation, Running};
 use crate::support::home::TestHome;
 use crate::support::processes::{Process, is_alive, line, with_variable};
 use crate::support::project::Project;
@@ -27,12 +27,19 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A home whose runtime has these lines more in settings.yaml, indented as they are to be.
+    /// A home whose runtime has these lines more in settings.yaml, indented as they are to be; `$T` is its name.
     pub fn with(more: &str) -> Self {
-        let home = TestHome::new();
+        Self::of(TestHome::new(), more)
+    }
+
+    /// The same in a home of somebody's.
+    pub fn of(home: TestHome, more: &str) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let runtime = format!("t{}", &unique[..10]);
-        home.settings(&format!("runtimes:\n  docker:\n    {runtime}:\n      endpoint: local\n      harness: local\n{more}"));
+        home.settings(&format!(
+            "runtimes:\n  docker:\n    {runtime}:\n      endpoint: local\n      harness: local\n{}",
+            more.replace("$T", &runtime)
+        ));
         let project = home.project("p");
         project.write("steps.yaml", STEPS);
         Self { home, project, runtime }
@@ -179,6 +186,13 @@ impl Scene {
         daemon.assert_gone();
     }
 
+    /// A daemon that dies at that point.
+    pub fn daemon_that_dies_at(&self, point: &str) -> Running {
+        let mut daemon = self.home.hmz(["controller"]).env("HMZ_FAILPOINT", point).start();
+        daemon.wait_for("listening");
+        daemon
+    }
+
     /// The directories here of the boxes there are.
     pub fn directories(&self) -> Vec<PathBuf> {
         let Some(label) = self.home.label() else { return Vec::new() };
@@ -225,6 +239,13 @@ impl Scene {
             _ => None,
         })
     }
+}
+
+/// Sees that a daemon died at that point and not somewhere else.
+pub fn died(daemon: Running, point: &str) {
+    let dead = daemon.wait();
+    assert_eq!(dead.code(), 134, "{point}: {dead}");
+    assert!(dead.err().contains(&format!("failpoint: {point}\n")), "{point}: {dead}");
 }
 
 /// Status, reason and message of a condition.
