@@ -243,6 +243,41 @@ fn one_that_waits_tries_the_whole_list_again() {
 }
 
 #[test]
+fn two_gangs_that_wait_under_two_names_of_one_daemon_take_nothing_meanwhile() {
+    let scene = scene(", max_containers: 5", ", max_containers: 1", "");
+    let name = scene.runtime.clone();
+    let text = std::fs::read_to_string(scene.environment_manifest("first", "")).unwrap();
+    let text = text.replace(&format!("docker:{name}'"), &format!("docker:{name}-spare'"));
+    let _ = scene.home.hmz(["apply", "-f", "-"]).stdin(text).run().ok();
+    scene.condition("env/first", "Ready", "True");
+    flow(&scene, "two", "box: {image: 'busybox:latest'}, other: {image: 'busybox:latest'}");
+    let gang = |name: &str| {
+        let text = std::fs::read_to_string(scene.run_manifest(name, "")).unwrap();
+        let other = format!("{{other: {{runtime: 'docker:{}-spare', workdir: '{}'}}, ", scene.runtime, scene.project.path());
+        text.replace("flow: boxed", "flow: two").replace("environments: {", &format!("environments: {other}"))
+    };
+    let gangs = ["one", "two"].map(gang).join("---\n");
+    let _ = scene.home.hmz(["apply", "-f", "-"]).stdin(gangs).run().ok();
+    let full = format!("docker@{name}-spare runs 1 of the 1 containers it may");
+    for run in ["run/one", "run/two"] {
+        assert_eq!(scene.condition(run, "EnvironmentsReady", "False"), ("Waiting".into(), full.clone()));
+    }
+    // of what each could have, nothing was ever taken
+    let (provider, until) = (format!("label=humanize.provider={name}"), docker::docker(&["info", "--format", "{{.SystemTime}}"]));
+    let made =
+        docker::docker(&["events", "--since", "10m", "--until", &until, "--filter", "event=create", "--filter", &provider]);
+    assert_eq!(made, "");
+    let _ = scene.home.hmz(["delete", "env/first"]).run().ok();
+    // one after the other, each whole
+    scene.go();
+    for run in ["one", "two"] {
+        assert_eq!(scene.complete(run).0, "Succeeded");
+    }
+    let _ = scene.home.hmz(["delete", "run/one", "run/two"]).run().ok();
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn of_two_homes_that_race_for_one_place_the_other_falls_back() {
     let settings = [", max_containers: 1, fallback: ['docker:$T-spare']", ", max_containers: 1"];
     let one = scene(settings[0], settings[1], "");

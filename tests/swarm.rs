@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use support::home::TestHome;
+use support::processes;
 use support::project::Project;
 use support::{LIMIT, eventually};
 
@@ -98,6 +99,35 @@ impl Drop for Swarm {
 /// Whose a directory of the project becomes.
 fn give(project: &Project, uid: u32, gid: u32) {
     std::os::unix::fs::chown(project.dir(), Some(uid), Some(gid)).unwrap();
+}
+
+#[test]
+fn an_environment_converges_when_the_daemon_dies_at_any_step_of_its_life() {
+    let swarm = Swarm::new("");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let file = swarm.environment("box", &project, "");
+    let points = ["lock", "hold", "admitted", "released", "created", "placed", "guest", "removed"];
+    for point in points.map(|point| format!("swarm.{point}")) {
+        for pid in home.processes().into_iter().filter(|pid| processes::line(*pid).contains(" controller")) {
+            let Some(before) = processes::Process::of(pid) else { continue };
+            before.signal(rustix::process::Signal::KILL);
+            before.assert_gone();
+        }
+        let mut daemon = home.hmz(["controller"]).env("HMZ_FAILPOINT", &point).start();
+        daemon.wait_for("listening");
+        let _ = home.hmz(["apply", "-f", &file]).run().ok();
+        let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "110s"]).run().ok();
+        assert_eq!(swarm.services().len(), 1, "{point}");
+        // a daemon that dies there takes the verb's answer with it
+        let deleted = home.hmz(["delete", "env/box"]).run();
+        if deleted.code() != 0 {
+            let again = home.hmz(["delete", "env/box"]).run();
+            assert!(again.code() == 0 || again.err().contains("there is no"), "{point}: {deleted}{again}");
+        }
+        let dead = daemon.wait().expect_code(134);
+        assert!(dead.err().contains(&format!("failpoint: {point}\n")), "{dead}");
+        swarm.nothing_is_left();
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::world::World;
 use hmz_api::kinds::{PassedFor, PassedOver, Runtime, RuntimeSpec, Share};
 use hmz_api::launch::CallerContext;
 use hmz_api::{Resource, RuntimeRef};
-use hmz_drivers::{Admitted, DriverError, Target, Want};
+use hmz_drivers::{Admitted, Driver, DriverError, Promised, Target, Want};
 use jiff::Timestamp;
 
 /// A runtime an environment may be put on, as it was seen.
@@ -106,6 +106,24 @@ pub(crate) async fn ask(
     endpoint: &mut Option<String>,
     wants: &[Want],
 ) -> Result<Admitted, DriverError> {
+    reach(world, target, endpoint).await?.admit(target, wants).await
+}
+
+/// What a place would answer now if those `promised` were held too. Nothing is held; a backend that cannot tell is taken to
+/// have room.
+pub(crate) async fn weigh(
+    world: &World,
+    target: &mut Target,
+    endpoint: &mut Option<String>,
+    wants: &[Want],
+    promised: &[Promised],
+) -> Result<Admitted, DriverError> {
+    let weighed = reach(world, target, endpoint).await?.weigh(target, wants, promised, &[]).await?;
+    let share = |w: &Want| Share { cpus: w.cpus, memory: w.memory, gpus: Vec::new() };
+    Ok(weighed.unwrap_or_else(|| Admitted::Held(wants.iter().map(share).collect())))
+}
+
+async fn reach<'a>(world: &'a World, target: &mut Target, endpoint: &mut Option<String>) -> Result<&'a dyn Driver, DriverError> {
     let backend = target.runtime.backend;
     let Some(driver) = world.drivers.get(&backend) else {
         return Err(DriverError::Refused(format!("environments on {backend} are not supported yet; use docker or swarm")));
@@ -115,7 +133,7 @@ pub(crate) async fn ask(
         target.local_endpoint = Some(found.clone());
         *endpoint = Some(found);
     }
-    driver.admit(target, wants).await
+    Ok(&**driver)
 }
 
 /// The places of an environment that is to be on `named`, in the order they are tried; none when nothing is saved so.

@@ -45,6 +45,11 @@ pub fn target(runtime: &RuntimeRef, spec: Option<&RuntimeSpec>, endpoint: Option
     Target { runtime: runtime.clone(), spec, local_endpoint }
 }
 
+/// Whether two targets are the same daemon, as far as names and addresses tell.
+pub fn is_same_daemon(a: &Target, b: &Target) -> bool {
+    a.runtime == b.runtime || (a.spec.endpoint == b.spec.endpoint && a.local_endpoint == b.local_endpoint)
+}
+
 /// The address of a runtime that needs nobody to resolve it, with what `local` means to whoever asked.
 pub fn known_endpoint(spec: &RuntimeSpec, local: Option<&str>) -> Option<String> {
     match &spec.endpoint {

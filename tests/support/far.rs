@@ -50,25 +50,35 @@ impl Far {
         far
     }
 
+    /// What a runtime says to be that daemon, over TLS.
+    pub fn tls(&self) -> String {
+        format!("endpoint: 'tcp://127.0.0.1:{}', tls_dir: {}", self.lines[0].port, self.place["tls"])
+    }
+
     fn settings(&self) -> String {
         let at = |name: &str| &self.place[name];
-        let [tls, ssh] = [self.lines[0].port, self.lines[1].port];
+        let ssh = self.lines[1].port;
         format!(
-            "runtimes:\n  docker:\n    tls: {{endpoint: 'tcp://127.0.0.1:{tls}', tls_dir: {}, harness: local}}\n    \
+            "runtimes:\n  docker:\n    tls: {{{}, harness: local}}\n    \
              ssh: {{endpoint: 'ssh:far', harness: local}}\n  ssh:\n    far:\n      host: 127.0.0.1\n      user: root\n      \
              port: {ssh}\n      identity_file: {}\n      config: /dev/null\n      options:\n        UserKnownHostsFile: {}\n        \
              IdentitiesOnly: 'yes'\n        IdentityAgent: none\n        HostKeyAlias: '[127.0.0.1]:{}'\n",
-            at("tls"),
+            self.tls(),
             at("ssh_key"),
             at("ssh_known_hosts"),
             at("ssh_port")
         )
     }
 
+    /// That daemon's own socket, as docker is told it.
+    pub fn socket(&self) -> String {
+        format!("unix://{}", self.place["socket"])
+    }
+
     /// `docker WORD…` on that daemon, by its own socket.
     #[track_caller]
     pub fn docker(&self, words: &[&str]) -> String {
-        let host = format!("unix://{}", self.place["socket"]);
+        let host = self.socket();
         let mut asked = vec!["-H", &host];
         asked.extend(words);
         docker::docker(&asked)

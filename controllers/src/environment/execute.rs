@@ -1,6 +1,7 @@
 //! Carrying plans out. No choices are made here but when to stop.
 
-use super::plan::{self, Attempt, Boxes, Observed, Owner, Start, Step, after_probe, plan};
+use super::outcome::Then;
+use super::plan::{self, Attempt, Boxes, Observed, Owner, Pull, Start, Step, after_probe, plan};
 use super::{FINALIZER, look, outcome};
 use crate::core::{Action, ReconcileError};
 use crate::placement;
@@ -81,8 +82,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         Step::Release => release(world, env).await,
         Step::Teardown(target, key) => match remove(world, &target, &key).await {
             Ok(()) => release(world, env).await,
-            // what was never held there leaves at most a hold behind, which ages out and is swept
-            Err(ReconcileError::Driver(DriverError::Unreachable { .. })) if never_held(&env) => {
+            // what was never held there leaves at most a hold behind, which ages out and is swept; to some daemons there is no
+            // way at all, as to one on a host that is not saved any more
+            Err(ReconcileError::Driver(DriverError::Unreachable { .. } | DriverError::Refused(_))) if never_held(&env) => {
                 world.files.remove(&key).await.map_err(|e| ReconcileError::Other(e.message))?;
                 release(world, env).await
             }
@@ -112,7 +114,7 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         Step::Resolve(target) => resolve(world, env, &target).await,
         Step::Admit(target, want) => admit(world, env, &target, want).await,
         Step::Place(attempt) => place(world, env, *attempt).await,
-        Step::Pull(target, key, image) => pull(world, env, seen, &target, &key, &image).await,
+        Step::Pull(target, key, what) => pull(world, env, &target, &key, &what).await,
         Step::Start(target, start) => begin(world, env, seen, &target, *start).await,
         Step::Probe(address) => probe(world, env, seen.owner, &address).await,
     }
@@ -285,14 +287,13 @@ async fn attended<T>(
 async fn pull(
     world: &World,
     mut env: Resource<Environment>,
-    seen: &Observed,
     target: &Target,
     key: &BoxKey,
-    image: &str,
+    what: &Pull,
 ) -> Result<Next, ReconcileError> {
     let driver = driver(world, target)?;
     let (sink, latest) = progress();
-    let work = driver.ensure_image(target, image, sink);
+    let work = driver.ensure_image(target, &what.image, sink);
     let result = match attended(world, &mut env, work, &latest, outcome::pulling, Some((&*driver, target, key))).await? {
         Attended::Done(result) => result,
         Attended::Unwanted => return Ok(Next::Look(None)),
@@ -312,16 +313,19 @@ async fn pull(
         Err(error) => {
             if !error.is_retryable() {
                 remove(world, target, key).await?;
-                if seen.places.len() > 1 {
-                    outcome::passed_over(&mut env, &error, now);
-                    world.store.update_status(env).await?;
-                    return Ok(Next::Look(None));
-                }
             }
-            outcome::pull_failed(&mut env, &error, now);
+            let then = outcome::pull_failed(&mut env, &error, what.falls_back, now);
             world.store.update_status(env).await?;
-            again(error)
+            after(then, error)
         }
+    }
+}
+
+/// After a failed step towards its box.
+fn after(then: Then, error: DriverError) -> Result<Next, ReconcileError> {
+    match then {
+        Then::NextPlace => Ok(Next::Look(None)),
+        Then::Again => again(error),
     }
 }
 
@@ -385,16 +389,10 @@ async fn begin(
             failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
         }
-        // where a CLI is to run is no question of room: no other place is asked for it
-        Err(error) if !error.is_retryable() && seen.places.len() > 1 && !matches!(error, DriverError::NoProgram { .. }) => {
-            outcome::passed_over(&mut env, &error, now);
-            world.store.update_status(env).await?;
-            Ok(Next::Look(None))
-        }
         Err(error) => {
-            outcome::start_failed(&mut env, &error, now);
+            let then = outcome::start_failed(&mut env, &error, start.falls_back, now);
             world.store.update_status(env).await?;
-            again(error)
+            after(then, error)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::address::address_of;
 use super::outcome;
-use super::plan::{Boxes, Observed, Owner, is_down, owner_run, target_of, workdir};
+use super::plan::{Boxes, Observed, Owner, is_down, key_of, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::placement;
 use crate::runtime;
@@ -11,7 +11,7 @@ use crate::world::World;
 use hmz_api::Resource;
 use hmz_api::kinds::condition::{CREATED, RUNNING, SCHEDULED};
 use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec};
-use hmz_drivers::{BoxState, Ending, Purpose};
+use hmz_drivers::{BoxState, Ending};
 
 /// Looks. `known` is what a step of this very pass saw of the daemon; it is not asked again then.
 pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxes>) -> Result<Observed, ReconcileError> {
@@ -117,18 +117,9 @@ async fn ask(world: &World, env: &Resource<Environment>, runtime: Option<&Runtim
     let Some(driver) = world.drivers.get(&target.runtime.backend) else {
         return Boxes::Unreachable(format!("{} is not driven by this version", target.runtime.backend));
     };
-    match driver.list(&target).await {
+    let id = env.status.container_id.as_deref().unwrap_or_default();
+    match driver.find(&target, &key_of(env, &world.instance), id).await {
         Err(error) => Boxes::Unreachable(error.to_string()),
-        Ok(listed) => Boxes::Seen(
-            listed
-                .into_iter()
-                .filter(|b| b.purpose == Purpose::Box)
-                .find(|b| {
-                    b.key.as_ref().is_some_and(|k| {
-                        k.instance == world.instance && Some(k.uid) == env.metadata.uid && k.incarnation == env.status.incarnation
-                    })
-                })
-                .map(|b| b.state),
-        ),
+        Ok(state) => Boxes::Seen(state),
     }
 }

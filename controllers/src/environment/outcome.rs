@@ -122,7 +122,7 @@ pub fn placed(env: &mut Resource<Environment>, place: &Placed, share: Share, now
 }
 
 /// The runtime that held its share refused the image or the start, and holds nothing of it any more.
-pub fn passed_over(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+fn passed_over(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
     let runtime = env.status.used.clone().unwrap_or_else(|| env.spec.runtime.clone());
     let message = error.to_string();
     env.status.passed_over.retain(|p| p.runtime != runtime);
@@ -170,8 +170,22 @@ pub fn pulled(env: &mut Resource<Environment>, now: Timestamp) {
     sum_up(env, now);
 }
 
-/// The image could not be had. The hold of one that was refused is given back.
-pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+/// What is done after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Another place is asked.
+    NextPlace,
+    /// The same is tried again, later.
+    Again,
+}
+
+/// The image could not be had. The hold of one that was refused is given back before; then the next place is asked, if there
+/// is one.
+pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, falls_back: bool, now: Timestamp) -> Then {
+    if falls_back && !error.is_retryable() {
+        passed_over(env, error, now);
+        return Then::NextPlace;
+    }
     let (status, reason) = match error {
         DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
         DriverError::Transient(_) => (False, "Failed"),
@@ -183,6 +197,7 @@ pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, now: Ti
         set(env, SCHEDULED, False, RELEASED, "", now);
     }
     sum_up(env, now);
+    Then::Again
 }
 
 /// Its box runs.
@@ -199,8 +214,14 @@ pub fn started(env: &mut Resource<Environment>, started: &Started, files: &Guest
     sum_up(env, now);
 }
 
-/// Its box could not be started; then neither box nor hold is left, unless the daemon does not answer.
-pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
+/// Its box could not be started; then neither box nor hold is left, unless the daemon does not answer, and the next place is
+/// asked, if there is one.
+pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, falls_back: bool, now: Timestamp) -> Then {
+    // where a CLI is to run is no question of room: no other place is asked for it
+    if falls_back && !error.is_retryable() && !matches!(error, DriverError::NoProgram { .. }) {
+        passed_over(env, error, now);
+        return Then::NextPlace;
+    }
     let mut message = error.to_string();
     let reason = match error {
         DriverError::NoProgram { program, .. } => {
@@ -225,6 +246,7 @@ pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, now: T
         }
     }
     sum_up(env, now);
+    Then::Again
 }
 
 /// What is said of an agent whose CLI is not in its box.

@@ -130,7 +130,7 @@ pub enum Step {
     /// Ask one of several places for its share, and note what it says.
     Place(Box<Attempt>),
     /// Have the image there, renewing the hold meanwhile.
-    Pull(Target, BoxKey, String),
+    Pull(Target, BoxKey, Pull),
     /// Make and start the box.
     Start(Target, Box<Start>),
     /// See whether the guest answers.
@@ -146,6 +146,15 @@ pub struct Attempt {
     pub want: Want,
     /// What it is when it holds the share.
     pub placed: Placed,
+}
+
+/// An image to have there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pull {
+    /// Which.
+    pub image: String,
+    /// Whether another place is asked when it is refused here.
+    pub falls_back: bool,
 }
 
 /// A box to start, but for the files.
@@ -169,6 +178,8 @@ pub struct Start {
     pub programs: Vec<String>,
     /// The box that it is the second one for, whose scratch directory it has.
     pub serves: Option<BoxKey>,
+    /// Whether another place is asked when it is refused here.
+    pub falls_back: bool,
 }
 
 /// The run that owns an environment.
@@ -411,8 +422,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             None => Step::Admit(target, want_of(env, seen.runtime.as_ref(), &seen.instance)),
         };
     }
+    let falls_back = seen.places.len() > 1;
     if !env.status.conditions.is_true(IMAGE_READY) {
-        return Step::Pull(target, key, image);
+        return Step::Pull(target, key, Pull { image, falls_back });
     }
     let share = env.status.share.clone().unwrap_or_default();
     let limit = Share { cpus: share.cpus.or(runtime.cpus), memory: share.memory.or(runtime.memory), gpus: share.gpus.clone() };
@@ -427,7 +439,7 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     env.status.harness = (owned && !is_second).then(|| runtime.harness.clone());
     let boxed = env.status.agents.iter().filter(|_| is_second || (owned && runtime.harness == Harness::Env));
     let programs = boxed.map(|agent| agent.program.clone()).collect();
-    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs, serves }))
+    Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs, serves, falls_back }))
 }
 
 /// It has no share yet, and there are several places to ask.

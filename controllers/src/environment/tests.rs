@@ -153,7 +153,7 @@ fn what_cannot_be() {
     let local = RuntimeSpec::default();
     let mut refused = planned(pulled(), &seen(2));
     let no = DriverError::Refused("docker@here has no /w to run a container: no directory to give the container".into());
-    outcome::start_failed(&mut refused, &no, at(3));
+    outcome::start_failed(&mut refused, &no, false, at(3));
     let mut out = Vec::new();
     for (what, env, seen) in [
         ("no runtime", declared(), nothing),
@@ -371,7 +371,7 @@ fn the_way_down_a_list() {
     says("held by the spare", &moved, &there(3));
     let moved = planned(moved, &there(3));
     let mut refused = moved.clone();
-    outcome::passed_over(&mut refused, &DriverError::Refused("no such image".into()), at(4));
+    outcome::pull_failed(&mut refused, &DriverError::Refused("no such image".into()), true, at(4));
     says("its image is refused there: the list from its beginning, but for that one", &refused, &with_list(5));
     says("and nothing else has room", &refused, &asked(6, vec![full()]));
     says("long after, it is asked again", &refused, &asked(700, vec![full()]));
@@ -436,7 +436,7 @@ fn a_box_has_the_programs_of_the_agents_that_live_in_it() {
 #[test]
 fn a_box_without_an_agents_program_is_refused_in_the_words_of_its_harness() {
     let mut env = about_to_start();
-    outcome::start_failed(&mut env, &DriverError::NoProgram { program: "claude".into(), image: "busybox".into() }, at(3));
+    outcome::start_failed(&mut env, &DriverError::NoProgram { program: "claude".into(), image: "busybox".into() }, true, at(3));
     let created = env.status.conditions.get("Created").unwrap();
     assert_eq!((created.status, created.reason.as_str()), (False, NO_HARNESS));
     assert_eq!(

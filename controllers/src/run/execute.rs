@@ -1,7 +1,7 @@
 //! Carrying plans out.
 
 use super::plan::{Group, Step, complete, no_room, plan, told as note_told};
-use super::walk::Walk;
+use super::walk::{Stage, Walk};
 use super::{FINALIZER, look, refusal};
 use crate::core::{Action, ReconcileError};
 use crate::environment::outcome;
@@ -16,7 +16,7 @@ use hmz_api::kinds::condition::ENVIRONMENTS_READY;
 use hmz_api::kinds::{Environment, Run};
 use hmz_api::launch::RunLaunch;
 use hmz_api::{Error, ErrorKind, Resource};
-use hmz_drivers::{BoxKey, DriverError, Target};
+use hmz_drivers::{Admitted, BoxKey, DriverError, Target};
 use hmz_store::StoreError;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, Rec
         run.status = planned.status;
         let run = world.store.update_status(run).await?;
         // each place is asked once, however many there are
-        steps += usize::from(!matches!(planned.step, Step::Admit(_)));
+        steps += usize::from(!matches!(planned.step, Step::Admit(_) | Step::Weigh(_)));
         match execute(world, run, planned.step, walk).await? {
             Next::Look => {}
             Next::Done(action) => return Ok(action),
@@ -73,6 +73,8 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut W
         }
         Step::CreateEnvironments(environments) => return create(world, run, environments).await,
         Step::Admit(group) => return admit(world, run, *group, walk).await,
+        Step::Weigh(group) => return weigh(world, run, *group, walk).await,
+        Step::Weighed => walk.weighed(),
         Step::Hold => return hold(world, walk).await,
         Step::NoRoom { message, could_fit, names } => {
             give_back(world, walk.take_held()).await;
@@ -178,6 +180,24 @@ async fn create(world: &World, run: Resource<Run>, environments: Vec<Resource<En
 /// Asks one daemon.
 async fn admit(world: &World, run: Resource<Run>, mut group: Group, walk: &mut Walk) -> Result<Next, ReconcileError> {
     let answer = placement::ask(world, &mut group.target, &mut group.endpoint, &group.wants).await;
+    answered(world, run, group, answer, walk).await
+}
+
+/// Asks one daemon what it would say. Nothing is held meanwhile.
+async fn weigh(world: &World, run: Resource<Run>, mut group: Group, walk: &mut Walk) -> Result<Next, ReconcileError> {
+    walk.stage = Stage::Weighing;
+    let promised = walk.promised(&group.target);
+    let answer = placement::weigh(world, &mut group.target, &mut group.endpoint, &group.wants, &promised).await;
+    answered(world, run, group, answer, walk).await
+}
+
+async fn answered(
+    world: &World,
+    run: Resource<Run>,
+    group: Group,
+    answer: Result<Admitted, DriverError>,
+    walk: &mut Walk,
+) -> Result<Next, ReconcileError> {
     match walk.answered(group, answer, world.clock.now()) {
         Ok(()) => Ok(Next::Look),
         Err(error) => {

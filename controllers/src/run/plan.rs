@@ -3,7 +3,7 @@
 use super::FINALIZER;
 use super::refusal::{self, Runtimes};
 use super::second::{self, Due};
-use super::walk::{self, Next, Walk};
+use super::walk::{self, Next, Stage, Walk};
 use crate::core::Action;
 use crate::environment::address::{Carrier, address_of};
 use crate::environment::plan::{admission_pause, is_down, key_of, remaining};
@@ -119,6 +119,10 @@ pub enum Step {
     CreateEnvironments(Vec<Resource<Environment>>),
     /// Ask one daemon for the shares of what goes there, and note what it says.
     Admit(Box<Group>),
+    /// Weigh what goes to one daemon, and note what it would say.
+    Weigh(Box<Group>),
+    /// Every share could be held: begin to ask for them.
+    Weighed,
     /// Every share is held: write down where.
     Hold,
     /// One of them can be held nowhere: give the others' back. It is refused or waits, as it says.
@@ -616,7 +620,11 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
     }
     let ask = |gang: &[&Resource<Environment>]| walk::next(gang, &seen.places, &seen.walk, &seen.instance, seen.now);
     match ask(gang) {
-        Next::Ask(group) => return Step::Admit(group),
+        Next::Ask(group) => {
+            let without = gang.iter().filter(|e| !e.status.conditions.is_true(SCHEDULED)).count();
+            return if seen.walk.weighs(&group, without) { Step::Weigh(group) } else { Step::Admit(group) };
+        }
+        Next::AllHeld if seen.walk.stage == Stage::Weighing => return Step::Weighed,
         Next::AllHeld => {}
         Next::Nowhere { message, could_fit } => {
             let seconds: Vec<_> = second::there(run, seen).into_iter().map(|(_, second)| second).collect();

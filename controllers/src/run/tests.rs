@@ -255,7 +255,7 @@ fn the_way_of_a_run() {
         |env: &Resource<Environment>| Observed { runner: Some(("1:2".into(), RunnerState::Alive)), ..with(seen(5, &run), env) };
     says("its runner waits for its box", &early, &awaits(&up));
     let mut none = up.clone();
-    outcome::start_failed(&mut none, &hmz_drivers::DriverError::Refused("no such runtime".into()), at(5));
+    outcome::start_failed(&mut none, &hmz_drivers::DriverError::Refused("no such runtime".into()), false, at(5));
     says("its box did not come up", &early, &awaits(&none));
     let mut told = early.clone();
     super::plan::told(&mut told, &Told::Down { outcome: Outcome::Refused, message: "no such runtime".into() }, at(5));
@@ -306,7 +306,7 @@ fn an_environment_that_will_not_be_ends_the_run() {
     let mut says = |what: &str, seen: &Observed| out.push(format!("# {what}\n{}", show(&plan(&run, seen))));
     let mut refused = env.clone();
     let no = hmz_drivers::DriverError::Refused("could not start a container of x: no such image".into());
-    outcome::pull_failed(&mut refused, &no, at(1));
+    outcome::pull_failed(&mut refused, &no, false, at(1));
     says("its image cannot be had", &with(seen(2, &run), &refused));
     let mut died = env.clone();
     outcome::died(&mut died, None, None, at(1));
@@ -332,6 +332,7 @@ fn a_box_that_cannot_run_the_cli_refuses_the_run_and_says_how_it_could_run_here(
         outcome::start_failed(
             &mut env,
             &hmz_drivers::DriverError::NoProgram { program: "claude".into(), image: "x".into() },
+            true,
             at(1),
         );
         let run = planned(planned(run, &seen), &with(seen, &env));

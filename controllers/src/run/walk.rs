@@ -3,10 +3,11 @@
 use super::plan::Group;
 use crate::environment::plan::{key_of, placed, standing, target_of, want_of};
 use crate::placement::{self, Place, Placed, may_change, survey, told};
+use crate::target::is_same_daemon;
 use hmz_api::kinds::condition::SCHEDULED;
 use hmz_api::kinds::{Environment, PassedOver, Share};
 use hmz_api::{Resource, RuntimeRef};
-use hmz_drivers::{Admitted, BoxKey, DriverError, Target};
+use hmz_drivers::{Admitted, BoxKey, DriverError, Promised, Target};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,21 @@ pub struct Walk {
     /// Runtimes that could not hold the whole of what goes there, and are asked for one after another since some of it may
     /// go elsewhere.
     pub apart: BTreeSet<RuntimeRef>,
+    /// How much of it is so.
+    pub stage: Stage,
+}
+
+/// Whether what a walk says is held is held. A gang that asks several times weighs all of it first: one that got a part, and
+/// gave it back since it cannot have the rest, would wake everybody who waits for the same, and be woken by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stage {
+    /// It is.
+    #[default]
+    Holding,
+    /// It would be: nothing was asked for yet.
+    Weighing,
+    /// It is, and all of it was weighed before.
+    Weighed,
 }
 
 /// A share that is held, and not yet written down.
@@ -124,6 +140,33 @@ fn passed_at(runtime: &RuntimeRef, at: Timestamp) -> PassedOver {
 }
 
 impl Walk {
+    /// Whether a group of a gang of so many is to be weighed before any of them is asked for.
+    pub fn weighs(&self, group: &Group, gang: usize) -> bool {
+        match self.stage {
+            Stage::Weighing => true,
+            Stage::Weighed => false,
+            Stage::Holding => gang > 1 && (group.names.len() < gang || group.may_part),
+        }
+    }
+
+    /// What is promised to others of the gang on the daemon that a group is weighed on.
+    pub fn promised(&self, at: &Target) -> Vec<Promised> {
+        let on = self.held.values().filter(|held| is_same_daemon(&held.target, at));
+        let promised = |held: &Held| Promised {
+            key: held.key.clone(),
+            name: format!("'{}' of the same run", held.key.role),
+            provider: held.target.runtime.provider().to_owned(),
+            share: held.share.clone(),
+        };
+        on.map(promised).collect()
+    }
+
+    /// All of it would be held: from now on it is.
+    pub fn weighed(&mut self) {
+        self.held.clear();
+        self.stage = Stage::Weighed;
+    }
+
     /// Takes a daemon's answer in.
     ///
     /// # Errors
@@ -152,6 +195,9 @@ impl Walk {
 
     /// Everything that is held, to be given back; nothing is then.
     pub fn take_held(&mut self) -> Vec<(Target, BoxKey)> {
+        if self.stage == Stage::Weighing {
+            self.held.clear();
+        }
         std::mem::take(&mut self.held).into_values().map(|h| (h.target, h.key)).collect()
     }
 }
@@ -200,13 +246,20 @@ mod tests {
         loop {
             match next(&gang, &places, &walk, "us", now) {
                 Next::Ask(group) => {
-                    said.push(format!("ask {} for {}", group.target.runtime, group.names.join(", ")));
+                    let without = gang.iter().filter(|e| !e.status.conditions.is_true(SCHEDULED)).count();
+                    let weighs = walk.weighs(&group, without);
+                    if weighs {
+                        walk.stage = Stage::Weighing;
+                    }
+                    let how = if weighs { "weigh" } else { "ask" };
+                    said.push(format!("{how} {} for {}", group.target.runtime, group.names.join(", ")));
                     let answer = answers(&group);
                     if let Err(error) = walk.answered(*group, answer, now) {
                         said.push(format!("again: {error}; give back {}", walk.take_held().len()));
                         return said;
                     }
                 }
+                Next::AllHeld if walk.stage == Stage::Weighing => walk.weighed(),
                 Next::AllHeld => {
                     for (name, held) in &walk.held {
                         let Placed { runtime, endpoint, workdir, told, passed } = &held.placed;
@@ -248,6 +301,15 @@ mod tests {
         says("no room anywhere", walk(&two[..1], &[list], full));
         let split = [env(1, "a"), env(2, "c")];
         let c_is_full = |group: &Group| if group.names == ["e2"] { full(group) } else { holds(group) };
+        let mut asked = 0;
+        let taken_meanwhile = |group: &Group| {
+            asked += 1;
+            if asked > 2 && group.names == ["e2"] { full(group) } else { holds(group) }
+        };
+        says(
+            "what had room when it was weighed has none when it is asked for",
+            walk(&split, &[alone, &["c", "d"]], taken_meanwhile),
+        );
         says("one is held and the other cannot be", walk(&split, &[alone, &["c", "d"]], c_is_full));
         let gone = |group: &Group| match group.target.runtime.provider() {
             "a" => Err(DriverError::Unreachable { at: "docker@a".into(), why: "refused".into() }),
@@ -264,7 +326,7 @@ mod tests {
         // what was refused after its share was held is not asked again, and what is up does not wait
         let mut refused = env(1, "a");
         let error = DriverError::Refused("no such image".into());
-        crate::environment::outcome::passed_over(&mut refused, &error, Timestamp::UNIX_EPOCH);
+        crate::environment::outcome::pull_failed(&mut refused, &error, true, Timestamp::UNIX_EPOCH);
         says("its image was refused", walk(std::slice::from_ref(&refused), &[list], holds));
         let mut up = env(2, "a");
         crate::environment::outcome::held(&mut up, Share::default(), Timestamp::UNIX_EPOCH);

@@ -21,6 +21,7 @@ pub(crate) mod holder;
 mod image;
 pub(crate) mod labels;
 pub(crate) mod life;
+mod listing;
 pub(crate) mod names;
 pub(crate) mod programs;
 mod road;
@@ -39,13 +40,15 @@ pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
+use crate::types::{
+    Admitted, BoxKey, BoxSpec, BoxState, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want,
+};
 use api::Api;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::rest::Usage;
 use road::Road;
-use session::{Machine, Session};
+use session::{Common, Machine, Session};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,7 +121,7 @@ struct Spoken {
     api: Api,
     /// What it said last of its machine.
     machine: Arc<Mutex<Option<Machine>>>,
-    bringing: Arc<tokio::sync::Mutex<()>>,
+    shared: Arc<Common>,
 }
 
 impl DockerDriver {
@@ -158,7 +161,7 @@ impl DockerDriver {
         let at = target.runtime.at();
         let (way, address) = way::resolve(target, &self.who).await?;
         let known = self.spoken().get(&way).cloned();
-        let Spoken { api, machine, bringing } = match known {
+        let Spoken { api, machine, shared } = match known {
             Some(spoken) if !anew => spoken,
             known => {
                 let road = self.road(&way).map_err(|why| DriverError::Refused(format!("could not connect to {at}: {why}")))?;
@@ -172,18 +175,18 @@ impl DockerDriver {
                         return Err(session::unreachable(&at, &api, &fault.to_string()));
                     }
                 };
-                let (machine, bringing) = match known {
-                    Some(known) if known.api.speaks_as(&api) => (known.machine, known.bringing),
+                let (machine, shared) = match known {
+                    Some(known) if known.api.speaks_as(&api) => (known.machine, known.shared),
                     // of another daemon nothing is known yet
-                    Some(known) => (Arc::default(), known.bringing),
+                    Some(known) => (Arc::default(), known.shared),
                     None => Default::default(),
                 };
-                let spoken = Spoken { api, machine, bringing };
+                let spoken = Spoken { api, machine, shared };
                 self.spoken().insert(way.clone(), spoken.clone());
                 spoken
             }
         };
-        Ok(Session { api, way, machine, bringing, target, who: &self.who, limits: &self.limits })
+        Ok(Session { api, way, machine, shared, target, who: &self.who, limits: &self.limits })
     }
 }
 
@@ -235,6 +238,10 @@ impl Driver for DockerDriver {
 
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
         life::list(&self.session(target).await?).await
+    }
+
+    async fn find(&self, target: &Target, key: &BoxKey, id: &str) -> Result<Option<BoxState>, DriverError> {
+        life::find(&self.session(target).await?, key, id).await
     }
 
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {

@@ -1,7 +1,10 @@
 //! The trait every backend implements, and the simulated world of the controllers' tests too.
 
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
+use crate::types::{
+    Admitted, BoxKey, BoxSpec, BoxState, Ending, Facts, ObservedBox, Promised, Purpose, RemoveOutcome, Started, Target, Want,
+    is_same_box,
+};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use hmz_api::rest::Usage;
@@ -63,6 +66,14 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Every container with our labels, whoever made it.
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError>;
+
+    /// The state of the box of a key, whose container was `id` when it was started; `None`: there is none. As in
+    /// [`Driver::list`], without asking for any other.
+    async fn find(&self, target: &Target, key: &BoxKey, id: &str) -> Result<Option<BoxState>, DriverError> {
+        let _ = id;
+        let is_it = |one: &ObservedBox| one.purpose == Purpose::Box && one.key.as_ref().is_some_and(|k| is_same_box(k, key));
+        Ok(self.list(target).await?.into_iter().find(is_it).map(|one| one.state))
+    }
 
     /// Removes the box and the hold of a key. Gone already is no error; one that is not ours is never touched.
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError>;

@@ -17,5 +17,5 @@ pub use error::DriverError;
 pub use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 pub use types::{
     Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Promised, Purpose, RemoveOutcome,
-    Shortage, Started, Target, Want,
+    Shortage, Started, Target, Want, is_same_box,
 };

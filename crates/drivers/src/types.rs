@@ -33,6 +33,11 @@ pub struct BoxKey {
     pub role: String,
 }
 
+/// Whether two keys mean the same box: by uid and incarnation, of one instance.
+pub fn is_same_box(a: &BoxKey, b: &BoxKey) -> bool {
+    a.uid == b.uid && a.incarnation == b.incarnation && a.instance == b.instance
+}
+
 /// One box of a gang that wants to be admitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Want {
@@ -74,6 +79,8 @@ pub enum Admitted {
 pub struct Promised {
     /// Which box it is for.
     pub key: BoxKey,
+    /// Whose it is, as a refusal names its holder.
+    pub name: String,
     /// The runtime it is promised through, as its label says.
     pub provider: String,
     /// The share.

@@ -7,7 +7,8 @@
 
 mod common;
 
-use common::{Corner, docker, want, want_millis};
+use common::{Corner, HANG, docker, want, want_millis};
+use futures::future::join_all;
 use hmz_api::kinds::{Endpoint, RuntimeSpec};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, Limits};
@@ -213,6 +214,30 @@ async fn a_young_lock_is_waited_for() {
     assert!(tokio::time::timeout(Duration::from_secs(1), &mut admission).await.is_err(), "nobody gets past a young lock");
     docker(&["rm", &lock]);
     assert!(matches!(admission.await.unwrap(), Admitted::Held(_)));
+}
+
+#[tokio::test]
+async fn those_who_wait_for_room_are_told_without_the_lock() {
+    let c = Corner::new(RuntimeSpec { max_containers: Some(1), ..RuntimeSpec::default() });
+    // whoever asks for the lock while somebody has it waits for longer than the test
+    let driver = c.with_limits(Limits { lock_stale: Duration::from_secs(86400), call: HANG * 2, ..Limits::default() });
+    let (first, keys) = (c.key("first"), (0..30).map(|_| c.key("box")).collect::<Vec<_>>());
+    assert!(matches!(driver.admit(&c.target, &[want(&first)]).await.unwrap(), Admitted::Held(_)));
+    let (driver, target) = (&driver, &c.target);
+    let ask = |key| async move { driver.admit(target, &[want(key)]).await.unwrap() };
+    assert!(matches!(ask(&keys[0]).await, Admitted::Short(_)));
+    let lock = leave_a_lock(&c);
+    let told = tokio::time::timeout(HANG, join_all(keys.iter().map(ask))).await.expect("nobody waits for the lock");
+    assert!(told.iter().all(|one| matches!(one, Admitted::Short(short) if short.could_fit)), "{told:?}");
+    docker(&["rm", &lock]);
+    // when there is room again all of them ask, and one has it
+    driver.remove(target, &first).await.unwrap();
+    let told = join_all(keys.iter().map(ask)).await;
+    assert_eq!(told.iter().filter(|one| matches!(one, Admitted::Held(_))).count(), 1, "{told:?}");
+    for key in &keys {
+        driver.remove(target, key).await.unwrap();
+    }
+    assert!(c.left().is_empty());
 }
 
 #[tokio::test]

@@ -73,6 +73,24 @@ async fn a_box_from_admission_to_removal() {
 }
 
 #[tokio::test]
+async fn a_box_is_found_among_others_by_its_key_whatever_its_container_is() {
+    let c = corner();
+    let (driver, key, other, third) = (c.driver(), c.key("box"), c.key("box"), c.key("box"));
+    let started = up(&driver, &c.target, &c.spec(&key)).await;
+    let beside = up(&driver, &c.target, &c.spec(&other)).await;
+    let find = async |key, id: &str| driver.find(&c.target, key, id).await.unwrap();
+    for id in [started.id.as_str(), "0123456789ab", &beside.id] {
+        assert_eq!(find(&key, id).await, Some(BoxState::Running(started.pid)), "{id}");
+    }
+    assert_eq!(find(&third, &started.id).await, None);
+    docker(&["rm", "-f", &started.id]);
+    assert_eq!(find(&key, &started.id).await, None);
+    assert_eq!(find(&other, &beside.id).await, Some(BoxState::Running(beside.pid)));
+    driver.remove(&c.target, &other).await.unwrap();
+    assert!(c.left().is_empty());
+}
+
+#[tokio::test]
 async fn a_box_runs_as_whom_it_is_told_with_few_rights() {
     for (uid, bounding) in [(0, "00000000000004fb"), (12345, "0000000000000000")] {
         let c = corner();

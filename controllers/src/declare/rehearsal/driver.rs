@@ -1,13 +1,14 @@
 //! A backend as it is, on which nothing is done: shares are weighed and not held, boxes are noted and not started.
 
 use super::Log;
+use crate::target::is_same_daemon;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hmz_api::kinds::Share;
 use hmz_api::rest::Effect;
 use hmz_drivers::{
     Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Facts, ObservedBox, ProgressSink, Promised,
-    Purpose, RemoveOutcome, Started, Target, Want,
+    Purpose, RemoveOutcome, Started, Target, Want, is_same_box,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,15 +37,6 @@ impl Onlooker {
     fn would(&self) -> MutexGuard<'_, Would> {
         self.would.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether two targets are the same daemon, as far as names and addresses tell.
-fn is_same_daemon(a: &Target, b: &Target) -> bool {
-    a.runtime == b.runtime || (a.spec.endpoint == b.spec.endpoint && a.local_endpoint == b.local_endpoint)
-}
-
-fn is_same_box(a: &BoxKey, b: &BoxKey) -> bool {
-    (&a.instance, a.uid, a.incarnation) == (&b.instance, b.uid, b.incarnation)
 }
 
 #[async_trait]
@@ -78,7 +70,8 @@ impl Driver for Onlooker {
         if let Admitted::Held(shares) = &admitted {
             let provider = target.runtime.provider();
             for (want, share) in wants.iter().zip(shares) {
-                let promised = Promised { key: want.key.clone(), provider: provider.to_owned(), share: share.clone() };
+                let (key, name) = (want.key.clone(), format!("'{}' of the same plan", want.key.role));
+                let promised = Promised { key, name, provider: provider.to_owned(), share: share.clone() };
                 would.held.push((target.clone(), promised));
             }
         }

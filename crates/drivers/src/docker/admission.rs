@@ -12,12 +12,13 @@ use super::labels::{self, Listed};
 use super::session::Session;
 use super::{capacity, empty_image, names};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, Purpose, Want};
+use crate::types::{Admitted, BoxKey, Purpose, Shortage, Want, is_same_box};
 use hmz_api::failpoint;
 use hmz_api::kinds::Share;
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -36,6 +37,16 @@ enum Inside {
 /// The daemon does not answer, or the lock cannot be had.
 pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
     let total = session.total(wants.iter().any(|w| w.gpus.is_some_and(|n| n > 0))).await?;
+    // while there is no room, those who wait for it do not crowd the lock: a look tells each of them
+    if let Some(short) = is_short(session, &total, wants).await? {
+        return Ok(Admitted::Short(short));
+    }
+    // nor do those of this process stand in each other's way
+    let turn = tokio::time::timeout(session.limits.call, session.shared.admitting.lock()).await;
+    let _turn = turn.map_err(|_| busy(session))?;
+    if let Some(short) = is_short(session, &total, wants).await? {
+        return Ok(Admitted::Short(short));
+    }
     let began = Instant::now();
     loop {
         let lock = take_lock(session, began).await?;
@@ -50,6 +61,7 @@ pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, Dr
                 if let Err(e) = released {
                     tracing::warn!("the admission lock is left to age out: {e}");
                 }
+                session.shared.is_full.store(matches!(admitted, Admitted::Short(_)), Ordering::Relaxed);
                 return Ok(admitted);
             }
             Inside::Lost if began.elapsed() > session.limits.call => return Err(busy(session)),
@@ -58,22 +70,40 @@ pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, Dr
     }
 }
 
+/// What is short for a gang that there is no room for now, where the last one found none: then nothing is made, and so nothing
+/// is locked. `None` where it may fit, and where it has holds that have to go.
+async fn is_short(session: &Session<'_>, total: &capacity::Total, wants: &[Want]) -> Result<Option<Shortage>, DriverError> {
+    if !session.shared.is_full.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let all = session.all().await?;
+    let (listed, age) = (&all.boxes, session.limits.hold_age);
+    let is_wanted = |l: &Listed| l.key.as_ref().is_some_and(|k| wants.iter().any(|w| is_same_box(&w.key, k)));
+    if listed.iter().any(|l| l.purpose == Purpose::Hold && is_wanted(l)) {
+        return Ok(None);
+    }
+    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
+    let held = labels::held(listed, all.now, age, session.provider(), &keys);
+    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, listed, all.now, want)).collect();
+    Ok(capacity::grant(&session.at(), total, &held, wants, &had).err())
+}
+
 async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wants: &[Want]) -> Result<Inside, DriverError> {
-    let (listed, now) = session.listed(&[]).await?;
-    let age = session.limits.hold_age;
+    let all = session.all().await?;
+    let (listed, now, age) = (&all.boxes, all.now, session.limits.hold_age);
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
     let of = |key: &BoxKey| {
         let key = key.clone();
-        listed.iter().filter(move |l| l.key.as_ref().is_some_and(|k| labels::same(k, &key)))
+        listed.iter().filter(move |l| l.key.as_ref().is_some_and(|k| is_same_box(k, &key)))
     };
-    let held = labels::held(&listed, now, age, session.provider(), &keys);
+    let held = labels::held(listed, now, age, session.provider(), &keys);
     // what is removed once the answer stands: holds left behind long ago, and ours that no longer stand for anything
     let litter = |l: &&Listed| l.purpose == Purpose::Hold && !l.counts(now, LITTER.max(age));
     let mut obsolete: Vec<&Listed> = listed.iter().filter(litter).collect();
     let mut made = Vec::new();
     let mut result = Ok(());
     let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, age);
-    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, &listed, now, want)).collect();
+    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, listed, now, want)).collect();
     let (granted, short) = match capacity::grant(&session.at(), total, &held, wants, &had) {
         Ok(shares) => (shares, None),
         Err(short) => (wants.iter().map(|_| Share::default()).collect(), Some(short)),
@@ -123,7 +153,7 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
 
 /// The GPUs that one has already: a box or hold that is there keeps the very ones it has.
 pub fn had(session: &Session<'_>, listed: &[Listed], now: Option<Timestamp>, want: &Want) -> Vec<String> {
-    let of = |l: &&Listed| l.key.as_ref().is_some_and(|k| labels::same(k, &want.key));
+    let of = |l: &&Listed| l.key.as_ref().is_some_and(|k| is_same_box(k, &want.key));
     let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, session.limits.hold_age);
     let current = listed.iter().filter(of).filter(stands).max_by_key(|l| (l.purpose == Purpose::Box, l.generation));
     current.map(|l| l.share.gpus.clone()).unwrap_or_default()

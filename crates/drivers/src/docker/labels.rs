@@ -7,11 +7,12 @@ use super::DockerIdentity;
 use super::capacity::Held;
 use super::holder::Holder;
 use super::names;
-use crate::types::{BoxKey, Purpose};
+use crate::types::{BoxKey, Purpose, is_same_box};
 use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory, labels};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
@@ -226,17 +227,18 @@ impl Listed {
 
 /// The shares that count, a box and its holds once, without those of `except`.
 pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provider: &str, except: &[&BoxKey]) -> Vec<Held> {
-    let mut keyed: Vec<(&BoxKey, usize)> = Vec::new();
+    let mut keyed: HashMap<(Uuid, u64, &str), usize> = HashMap::new();
     let mut out: Vec<Held> = Vec::new();
     // boxes first, so that a refusal names the box rather than its hold
     let (boxes, rest): (Vec<_>, Vec<_>) = listed.iter().partition(|l| l.purpose == Purpose::Box);
     for one in boxes.into_iter().chain(rest).filter(|l| l.counts(now, hold_age)) {
         let (cpus, memory) = (one.share.cpus.unwrap_or_default(), one.share.memory.unwrap_or_default());
         if let Some(key) = &one.key {
-            if except.iter().any(|k| same(k, key)) {
+            if except.iter().any(|k| is_same_box(k, key)) {
                 continue;
             }
-            if let Some(held) = keyed.iter().find(|(k, _)| same(k, key)).and_then(|(_, at)| out.get_mut(*at)) {
+            let whose = (key.uid, key.incarnation, key.instance.as_str());
+            if let Some(held) = keyed.get(&whose).and_then(|at| out.get_mut(*at)) {
                 // a hold and what replaces it say the same; should they not, the larger counts
                 held.cpus = held.cpus.max(cpus);
                 held.memory = held.memory.max(memory);
@@ -244,17 +246,12 @@ pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provi
                 held.gpus.extend(more);
                 continue;
             }
-            keyed.push((key, out.len()));
+            keyed.insert(whose, out.len());
         }
         let (gpus, own) = (one.share.gpus.clone(), one.provider == provider);
         out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, gpus, own });
     }
     out
-}
-
-/// Whether two keys mean the same box: by uid and incarnation, of one instance.
-pub fn same(a: &BoxKey, b: &BoxKey) -> bool {
-    a.uid == b.uid && a.incarnation == b.incarnation && a.instance == b.instance
 }
 
 /// What a container has mounted as the guest's binary.

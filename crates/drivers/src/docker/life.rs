@@ -7,7 +7,7 @@ use super::site::{self, Site};
 use super::way::Way;
 use super::{account, admission, attached, container, gpus, image, names, programs};
 use crate::error::DriverError;
-use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started};
+use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started, is_same_box};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use hmz_api::failpoint;
 use hmz_api::way::{Exec, Reach};
@@ -174,6 +174,10 @@ fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> Drive
         Fault::Said(_, words) if !spec.share.gpus.is_empty() && gpus::cannot_give(&words) => {
             image::could_not_start(&session.api, &spec.image, &words)
         }
+        // nor does it tell what a runtime's arguments ask for from its own trouble
+        Fault::Said(500.., words) if words.contains("error gathering device information") => {
+            image::could_not_start(&session.api, &spec.image, &words)
+        }
         // a daemon in trouble may do better later; what it says of the request itself stays so
         Fault::Said(500.., words) => {
             DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())
@@ -210,21 +214,42 @@ async fn forget(session: &Session<'_>, key: &BoxKey, which: impl Fn(&Listed) -> 
     Ok(n)
 }
 
+/// The state of the box of a key, whose container is `id` unless somebody made another. `None`: there is none.
+///
+/// # Errors
+/// The daemon does not answer.
+pub async fn find(session: &Session<'_>, key: &BoxKey, id: &str) -> Result<Option<BoxState>, DriverError> {
+    let is_it = |l: &Listed| l.purpose == Purpose::Box && l.key.as_ref().is_some_and(|k| is_same_box(k, key));
+    if let Some(raw) = session.inspect_raw(id).await?
+        && Listed::of_inspect(&raw).is_some_and(|l| is_it(&l) && l.attached.is_none())
+    {
+        return Ok(Some(state(&raw)));
+    }
+    // another container, or what stands for the box in one that is not ours
+    let (listed, _) = session.of_key(key).await?;
+    match listed.iter().find(|l| is_it(l)) {
+        Some(one) => state_of(session, one).await,
+        None => Ok(None),
+    }
+}
+
+/// The state of a listed container; `None`: it went away meanwhile.
+async fn state_of(session: &Session<'_>, one: &Listed) -> Result<Option<BoxState>, DriverError> {
+    if one.state == "created" && one.attached.is_none() {
+        return Ok(Some(BoxState::Created));
+    }
+    let raw = session.inspect_raw(one.attached.as_ref().unwrap_or(&one.id)).await?;
+    Ok(raw.as_ref().map(state))
+}
+
 /// Every container with our labels. One that goes away meanwhile is left out.
 ///
 /// # Errors
 /// The daemon does not answer.
 pub async fn list(session: &Session<'_>) -> Result<Vec<ObservedBox>, DriverError> {
-    let (listed, _) = session.listed(&[]).await?;
-    let looked = futures::stream::iter(listed).map(|one| async move {
-        let id = one.attached.as_ref().unwrap_or(&one.id);
-        let state = match one.state.as_str() {
-            "created" if one.attached.is_none() => BoxState::Created,
-            _ => match session.inspect_raw(id).await? {
-                Some(raw) => state(&raw),
-                None => return Ok(None),
-            },
-        };
+    let all = session.all().await?;
+    let looked = futures::stream::iter(all.boxes.iter().cloned()).map(|one| async move {
+        let Some(state) = state_of(session, &one).await? else { return Ok(None) };
         Ok(Some(ObservedBox {
             id: one.id,
             name: one.name,

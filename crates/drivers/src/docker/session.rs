@@ -3,14 +3,16 @@
 use super::api::{Api, Fault, encoded};
 use super::capacity::{Gpus, Total};
 use super::labels::Listed;
+use super::listing::{Listing, Shared};
 use super::road::Road;
 use super::way::Way;
-use super::{DockerIdentity, Limits, gpus, labels, names};
+use super::{DockerIdentity, Limits, gpus, names};
 use crate::error::DriverError;
-use crate::types::{BoxKey, Facts, Target};
+use crate::types::{BoxKey, Facts, Target, is_same_box};
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,6 +81,19 @@ impl Machine {
     }
 }
 
+/// What all who speak to one daemon have in common.
+#[derive(Debug, Default)]
+pub struct Common {
+    /// Held by whoever brings it a guest.
+    pub bringing: tokio::sync::Mutex<()>,
+    /// Held by whoever of this process asks it for shares.
+    pub admitting: tokio::sync::Mutex<()>,
+    /// Whether the last of them found no room.
+    pub is_full: AtomicBool,
+    /// The listing of all its containers.
+    pub all: Shared<Listing, Fault>,
+}
+
 /// A daemon, spoken to for one target.
 pub struct Session<'a> {
     /// The connection.
@@ -87,8 +102,8 @@ pub struct Session<'a> {
     pub way: Way,
     /// What the daemon said last of its machine.
     pub machine: Arc<Mutex<Option<Machine>>>,
-    /// Held by whoever brings it a guest.
-    pub bringing: Arc<tokio::sync::Mutex<()>>,
+    /// What those who speak to it have in common.
+    pub shared: Arc<Common>,
     /// The runtime.
     pub target: &'a Target,
     /// Who asks.
@@ -209,11 +224,20 @@ impl Session<'_> {
         })
     }
 
-    /// Every container with the labels of the contract, and also those given (`name` or `name=value`).
+    /// Every container with the labels of the contract, as of after this call.
     ///
     /// # Errors
     /// The daemon does not answer.
-    pub async fn listed(&self, also: &[String]) -> Result<(Vec<Listed>, Option<Timestamp>), DriverError> {
+    pub async fn all(&self) -> Result<Arc<Listing>, DriverError> {
+        let listing = async {
+            let (boxes, now) = self.listed(&[]).await?;
+            Ok(Listing { boxes, now })
+        };
+        self.shared.all.get(listing).await.map_err(|f| self.fault(f))
+    }
+
+    /// The containers with the labels of the contract that also have those given (`name` or `name=value`).
+    async fn listed(&self, also: &[String]) -> Result<(Vec<Listed>, Option<Timestamp>), Fault> {
         let mut filter = vec![hmz_api::labels::UID.to_owned()];
         filter.extend_from_slice(also);
         let filters = encoded(&json!({"label": filter}).to_string());
@@ -224,7 +248,7 @@ impl Session<'_> {
             match self.api.get(&path).await {
                 // podman lists nothing when one of them goes away meanwhile, and another look finds the others
                 Err(fault) if fault.status() == Some(404) && tries < LOOKS => {}
-                other => break other.map_err(|f| self.fault(f))?,
+                other => break other?,
             }
         };
         let entries = answer.json.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -236,8 +260,9 @@ impl Session<'_> {
     /// # Errors
     /// The daemon does not answer.
     pub async fn of_key(&self, key: &BoxKey) -> Result<(Vec<Listed>, Option<Timestamp>), DriverError> {
-        let (mut listed, now) = self.listed(&[format!("{}={}", hmz_api::labels::ENV_UID, key.uid)]).await?;
-        listed.retain(|l| l.key.as_ref().is_some_and(|k| labels::same(k, key)));
+        let also = [format!("{}={}", hmz_api::labels::ENV_UID, key.uid)];
+        let (mut listed, now) = self.listed(&also).await.map_err(|f| self.fault(f))?;
+        listed.retain(|l| l.key.as_ref().is_some_and(|k| is_same_box(k, key)));
         Ok((listed, now))
     }
 

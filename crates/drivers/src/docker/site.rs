@@ -74,7 +74,7 @@ pub async fn find(session: &Session<'_>, spec: &BoxSpec) -> Result<Site, DriverE
     loop {
         if volume.is_none() && turn.is_none() {
             // one at a time brings it; the rest finds it there
-            turn = Some(session.bringing.lock().await);
+            turn = Some(session.shared.bringing.lock().await);
             volume = volume_of(session, &digest).await?;
         }
         let name = volume

@@ -5,7 +5,7 @@
 
 use super::manager::{Manager, is_outdated};
 use super::nodes::{self, Amounts};
-use super::seen::Service;
+use super::seen::{HELD, Service};
 use super::task::{Task, end_of};
 use crate::docker::api::Fault;
 use crate::docker::container::User;
@@ -84,6 +84,10 @@ async fn made(manager: &Manager<'_>, spec: &BoxSpec, name: &str) -> Result<Servi
             });
         };
         if there.purpose == Purpose::Box {
+            // whoever made it of its hold may have died before it was looked at
+            if there.became_too_late(manager.session.limits.hold_age) {
+                return Err(manager.aged_out(&spec.key));
+            }
             return Ok(there);
         }
         if !there.counts(now, manager.session.limits.hold_age) {
@@ -91,7 +95,11 @@ async fn made(manager: &Manager<'_>, spec: &BoxSpec, name: &str) -> Result<Servi
         }
         let user = manager.is_here.then_some(User { uid: manager.session.who.uid, gid: manager.session.who.gid });
         let limited = limited(manager, spec).await?;
-        let body = manager.maker.boxed(&limited, user).map_err(|why| DriverError::Refused(format!("{}: {why}", manager.at())))?;
+        let mut body =
+            manager.maker.boxed(&limited, user).map_err(|why| DriverError::Refused(format!("{}: {why}", manager.at())))?;
+        if let (Some(held), Some(labels)) = (there.updated.or(there.created), body["Labels"].as_object_mut()) {
+            labels.insert(HELD.into(), held.to_string().into());
+        }
         match manager.update(&there, &body).await {
             Ok(()) => {
                 failpoint::pass("swarm.created");

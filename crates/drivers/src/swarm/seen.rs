@@ -3,14 +3,17 @@
 use super::names;
 use super::task::Task;
 use crate::docker::holder::Holder;
-use crate::docker::labels::{PROCESS, same};
-use crate::types::{BoxKey, BoxState, Purpose};
+use crate::docker::labels::PROCESS;
+use crate::types::{BoxKey, BoxState, Purpose, is_same_box};
 use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory, labels};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 use uuid::Uuid;
+
+/// Label of a box: when the hold was changed last that it was made of, by the swarm's clock.
+pub const HELD: &str = "hmz.held";
 
 /// A service of ours, or of somebody who writes the same labels.
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub struct Service {
     pub share: Share,
     /// The process that made it, of the lock.
     pub holder: Option<Holder>,
+    /// Of a box: when the hold was changed last that it was made of.
+    held: Option<Timestamp>,
     /// Whether labels of ours are on it at all.
     labelled_by_us: bool,
     /// Its tasks.
@@ -91,6 +96,7 @@ impl Service {
                 gpus: text(labels::GPUS).map(gpus).unwrap_or_default(),
             },
             holder: text(PROCESS).and_then(|t| t.parse().ok()),
+            held: text(HELD).and_then(|t| t.parse().ok()),
             labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
             purpose,
             tasks: Vec::new(),
@@ -104,7 +110,7 @@ impl Service {
 
     /// Whether it is the box or the hold of a key.
     pub fn is_of(&self, key: &BoxKey) -> bool {
-        self.key.as_ref().is_some_and(|k| same(k, key))
+        self.key.as_ref().is_some_and(|k| is_same_box(k, key))
     }
 
     /// How long ago it was changed, by the swarm's clock; zero when one of the two is not known.
@@ -135,6 +141,12 @@ impl Service {
             Purpose::Lock => false,
             Purpose::Foreign => !self.labelled_by_us && !self.provider.is_empty() && runs(),
         }
+    }
+
+    /// Whether it is a box whose hold had aged out when it became one.
+    pub fn became_too_late(&self, hold_age: Duration) -> bool {
+        let became = self.held.zip(self.updated.or(self.created));
+        became.is_some_and(|(held, at)| Duration::try_from(at.duration_since(held)).unwrap_or_default() >= hold_age)
     }
 
     /// Whether this hold still counted when it became `after`. The swarm told both times, so nothing that passed on the way there
@@ -179,6 +191,13 @@ mod tests {
         let age = Duration::from_secs(60);
         let hold = service("hold", "2026-01-01T00:00:00.5Z");
         assert_eq!(hold.purpose, Purpose::Hold);
+        // the same is told of a box by itself, for whoever finds it
+        for (changed, late) in [("2026-01-01T00:01:00.4Z", false), ("2026-01-01T00:01:00.5Z", true)] {
+            let mut found = service("box", changed);
+            assert!(!found.became_too_late(age), "it does not say");
+            found.held = hold.updated;
+            assert_eq!(found.became_too_late(age), late, "{changed}");
+        }
         for (purpose, changed, counted) in [
             ("box", "2026-01-01T00:00:01Z", true),
             ("box", "2026-01-01T00:01:00.499999999Z", true),
