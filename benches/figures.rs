@@ -10,10 +10,14 @@ mod provider;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+#[path = "figures/admission.rs"]
+mod admission;
 #[path = "figures/channel.rs"]
 mod channel;
 #[path = "figures/command.rs"]
 mod command;
+#[path = "figures/crowd.rs"]
+mod crowd;
 #[path = "figures/files.rs"]
 mod files;
 #[path = "figures/http.rs"]
@@ -49,9 +53,11 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 11] = [
     ("job", job::measure),
     ("ready", ready::measure),
+    ("crowd", crowd::measure),
+    ("admission", admission::measure),
     ("command", command::measure),
     ("channel", channel::measure),
     ("files", files::measure),

@@ -35,10 +35,18 @@ fn once(world: &World, project: &Project, name: &str) -> f64 {
 }
 
 /// The same by hand.
-fn bare(project: &Project) -> f64 {
+pub fn bare(project: &Project) -> f64 {
+    let began = Instant::now();
+    let container = make(project);
+    let took = began.elapsed().as_secs_f64();
+    remove(&container);
+    took
+}
+
+/// Makes a container, starts it and runs one command in it; its id.
+pub fn make(project: &Project) -> String {
     let socket = docker_socket();
     let id = |answer: &serde_json::Value| answer["Id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-    let began = Instant::now();
     let bind = format!("{0}:{0}", project.path());
     let body = json!({"Image": IMAGE, "Cmd": ["sleep", "600"], "Labels": {LABEL: "bare"}, "WorkingDir": project.path(),
         "HostConfig": {"Binds": [bind], "AutoRemove": true}});
@@ -47,7 +55,10 @@ fn bare(project: &Project) -> f64 {
     let body = json!({"Cmd": ["true"], "AttachStdout": true, "AttachStderr": true});
     let exec = id(&ask(&socket, "POST", &format!("/containers/{container}/exec"), Some(&body)));
     ask(&socket, "POST", &format!("/exec/{exec}/start"), Some(&json!({"Detach": false, "Tty": false})));
-    let took = began.elapsed().as_secs_f64();
-    ask(&socket, "DELETE", &format!("/containers/{container}?force=true&v=true"), None);
-    took
+    container
+}
+
+/// Removes it.
+pub fn remove(container: &str) {
+    ask(&docker_socket(), "DELETE", &format!("/containers/{container}?force=true&v=true"), None);
 }
