@@ -62,6 +62,7 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
     #[command(after_help = "Examples:
   hmz get envs
   hmz get runs -w
+  hmz get settings -w
   hmz get run/fix-add -o yaml
   hmz get all -l hmz/set=team
   hmz get sets

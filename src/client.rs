@@ -212,6 +212,14 @@ impl Client {
         self.call(Method::GET, "/v1/sets", None::<&()>).await
     }
 
+    /// The same, and again each time it changes, until the daemon ends.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn watch_settings(&self) -> Result<impl Stream<Item = Result<SettingsAnswer, Error>> + use<>, Error> {
+        Ok(lines(self.send(Method::GET, "/v1/settings?watch=true", Vec::new()).await?.into_body()))
+    }
+
     /// The daemon's version.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ pub mod record;
 pub mod rows;
 pub mod select;
 pub mod sets;
+pub mod settings;
 pub mod sink;
 pub mod style;
 pub mod summary;

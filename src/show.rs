@@ -185,17 +185,9 @@ fn value(item: &AnyResource) -> Result<serde_json::Value, Error> {
 /// # Errors
 /// When it cannot be written as JSON or YAML.
 pub fn settings(answer: &SettingsAnswer, how: Option<Output>) -> Result<String, Error> {
-    let whole = || {
-        serde_json::json!({
-            "apiVersion": hmz_api::API_VERSION,
-            "kind": "Settings",
-            "metadata": {"name": "settings.yaml"},
-            "status": answer,
-        })
-    };
     Ok(match how {
-        Some(Output::Json) => format!("{}\n", json(&whole())?),
-        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&whole())?,
+        Some(Output::Json) => format!("{}\n", json(&whole_settings(answer))?),
+        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&whole_settings(answer))?,
         Some(Output::Name) => "settings/settings.yaml\n".to_owned(),
         Some(Output::Wide) | None => table::settings(answer).render(width()),
     })
@@ -234,6 +226,34 @@ pub fn set_at_length(set: &SetState, events: &[Event]) -> String {
     crate::output::sets::describe(set, SystemClock.now()) + &last_events(events)
 }
 
+/// What a watch of settings.yaml prints.
+pub struct SettingsRows(crate::output::settings::SettingsRows, Option<Output>, bool);
+
+impl SettingsRows {
+    /// In this form.
+    pub fn new(how: Option<Output>) -> Self {
+        Self(crate::output::settings::SettingsRows::default(), how, false)
+    }
+
+    /// As it is now. As a table, what is new in it; as JSON and YAML the whole of it, an object a line or a document each.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON or YAML.
+    pub fn next(&mut self, answer: &SettingsAnswer) -> Result<String, Error> {
+        let begun = std::mem::replace(&mut self.2, true);
+        Ok(match self.1 {
+            Some(Output::Wide) | None => self.0.next(answer, width()),
+            Some(Output::Yaml) => format!("{}{}", if begun { "---\n" } else { "" }, settings(answer, self.1)?),
+            Some(Output::Json) => {
+                let kind = if begun { "MODIFIED" } else { "ADDED" };
+                format!("{}\n", serde_json::json!({"type": kind, "object": whole_settings(answer)}))
+            }
+            Some(Output::Name) if begun => String::new(),
+            Some(Output::Name) => settings(answer, self.1)?,
+        })
+    }
+}
+
 /// The same with whole messages.
 pub fn settings_at_length(answer: &SettingsAnswer) -> String {
     let mut out = format!("Path:   {}\n", answer.path);
@@ -244,6 +264,15 @@ pub fn settings_at_length(answer: &SettingsAnswer) -> String {
         }
     }
     out
+}
+
+fn whole_settings(answer: &SettingsAnswer) -> serde_json::Value {
+    serde_json::json!({
+        "apiVersion": hmz_api::API_VERSION,
+        "kind": "Settings",
+        "metadata": {"name": "settings.yaml"},
+        "status": answer,
+    })
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, Error> {

@@ -3,6 +3,9 @@
 
 mod support;
 
+#[path = "refusals/settings.rs"]
+mod settings;
+
 use support::command::Finished;
 use support::home::TestHome;
 use support::project::{BUGGY, Project};
@@ -17,6 +20,8 @@ runtimes:
     gone: {endpoint: 'unix:///nowhere.sock', harness: local}
     far: {endpoint: 'tcp://127.0.0.1:1', harness: local}
     inbox: {endpoint: local}
+    unsaved: {endpoint: 'ssh:nohost', harness: local}
+    device: {endpoint: local, harness: local, run_args: ['--device=/dev/no-such-device']}
     beside: {endpoint: local, harness: 'docker:x'}
 ";
 
@@ -116,6 +121,30 @@ fn words_that_are_wrong() {
         ("-f boxed $A -e box=dokcer$P", "-e 'box=dokcer$P': 'dokcer' is not a backend; one of local, ssh, docker, swarm, "),
         ("-f boxed $A -e box=docker@$P", "-e 'box=docker@$P': an @ is written only before a provider; write box=docker/x"),
         ("-f boxed $A -e box=docker@here", "-e 'box=docker@here': expected <role>=<backend>[@<provider>][/<workdir>]; "),
+        ("-f boxed $A -e ,box=docker@here$P", "-e ',box=docker@here$P': an item is empty"),
+        ("-f boxed $A -e box=local@x$P", "-e 'box=local@x$P': local takes no provider; write box=local/<workdir>"),
+        (
+            "-f boxed $A -e box=docker@[me@host]$P",
+            "-e 'box=docker@[me@host]$P': only ssh takes a host nobody saved; docker@<name> names a docker runtime saved on the \
+             runtimes page of /settings",
+        ),
+        ("-f boxed $A -e box=ssh@[-x]$P", "-e 'box=ssh@[-x]$P': '-x' is not an ssh host, as [user@]host[:port]"),
+        (
+            "-f boxed $A -e box=ssh$P",
+            "-e 'box=ssh$P': ssh needs a host: ssh@<saved host>/x, or ssh@[user@host:port]/x for a host not saved",
+        ),
+        (
+            "-f boxed $A -e box=swarm@local$P",
+            "-e 'box=swarm@local$P': swarm on this machine names no provider; write box=swarm/x",
+        ),
+        (
+            "-f boxed $A -e box=docker@far/~/x",
+            "-e 'box=docker@far/~/x': ~/x is on a remote docker host, so it must be an absolute path",
+        ),
+        (
+            "-f boxed $A -e box=docker@here/~/a/../../x",
+            "-e 'box=docker@here/~/a/../../x': ~/a/../../x climbs out of the home directory it is under",
+        ),
         ("-f boxed $A -e box=docker@here$P -p foo", "-p 'foo': expected <key>=<value>"),
         ("-f boxed $A -e box=docker@here$P -p budget.cost=5", "-p budget.cost=5: not a limit; one of budget.duration"),
         ("-f boxed $A -e box=docker@here$P -p budget=5", "-p: a budget is given a limit at a time, as budget.duration=10m"),
@@ -136,6 +165,11 @@ fn places_that_cannot_be_had() {
         (
             "-f boxed $A -e box=docker@here/no/such/dir",
             "docker@here has no /no/such/dir to run a container: no directory to give",
+        ),
+        ("-f boxed $A -e box=docker@unsaved$P", "docker@unsaved: ssh:nohost: ssh host 'nohost' not found"),
+        (
+            "-f small $A -e box=docker@device$P",
+            "could not start a container of busybox:latest on unix:///var/run/docker.sock: error gathering device information",
         ),
         ("-f boxed8 $A -e box=docker@gpubox$P", "docker@gpubox has 4 of 4 CPUs free, and 'box' asks for 8\n"),
         ("-f mem16 $A -e box=docker@gpubox$P", "docker@gpubox has 8 GiB of 8 GiB of memory free, and 'box' asks for 16 GiB\n"),

@@ -12,6 +12,9 @@ use hmz_manifest::nearest;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+/// How often in a row a watch may break before it has told anything.
+const LOST: u32 = 5;
+
 /// Runs it.
 ///
 /// # Errors
@@ -19,12 +22,15 @@ use std::process::ExitCode;
 pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
     let selection = args.which.selection()?;
     if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.names.is_empty() {
-        if args.watch {
-            return Err(Error::usage("settings cannot be watched; the runtimes they declare can: hmz get runtimes -w"));
-        }
         let Some(form) = usual(args.output.as_ref()) else {
             return Err(Error::usage("settings are printed as a table, wide, yaml, json or name"));
         };
+        if args.watch {
+            return tokio::select! {
+                done = watch_settings(&client, form) => done,
+                gone = show::unread() => Ok(gone),
+            };
+        }
         show::print(&show::settings(&client.settings().await?, form)?);
         return Ok(ExitCode::SUCCESS);
     }
@@ -76,6 +82,25 @@ async fn sets(client: &Client, args: &cli::Get) -> Result<ExitCode, Error> {
     }
     show::print(&show::sets(&found, form, names.len() == 1)?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what the daemon makes of settings.yaml each time that changes. It outlives the daemon.
+async fn watch_settings(client: &Client, form: Option<Output>) -> Result<ExitCode, Error> {
+    let (mut rows, mut lost, mut last) = (show::SettingsRows::new(form), 0, None);
+    loop {
+        let mut answers = Box::pin(client.watch_settings().await?);
+        while let Some(Ok(answer)) = answers.next().await {
+            lost = 0;
+            if last.as_ref() != Some(&answer) {
+                show::print(&rows.next(&answer)?);
+                last = Some(answer);
+            }
+        }
+        lost += 1;
+        if lost >= LOST {
+            return Err(Error::failed("the daemon ended"));
+        }
+    }
 }
 
 /// What is named, and whether that is one.

@@ -2,6 +2,7 @@
 
 use super::saves::cpus;
 use crate::support::home::TestHome;
+use crate::support::processes::{self, Process};
 use crate::support::{LIMIT, docker, eventually};
 
 const GOOD: &str = "runtimes:\n  docker:\n    here: {endpoint: local, harness: local, cpus: 1}\n";
@@ -10,6 +11,34 @@ const GOOD: &str = "runtimes:\n  docker:\n    here: {endpoint: local, harness: l
 fn lines(home: &TestHome) -> Vec<String> {
     let shown = home.hmz(["get", "settings"]).run().ok().out();
     shown.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn what_becomes_of_it_is_watched() {
+    let home = TestHome::new();
+    home.settings(GOOD);
+    let mut rows = home.hmz(["get", "settings", "-w"]).start();
+    let mut whole = home.hmz(["get", "settings", "-w", "-o", "json"]).start();
+    whole.wait_for("ADDED");
+    rows.wait_for("docker:here     SettingsValid=True");
+    assert!(rows.stdout().starts_with("NAME "), "{}", rows.stdout());
+    let file = home.hmz_home().join("settings.yaml");
+    std::fs::write(&file, GOOD.replace("cpus: 1", "cpsu: 1")).unwrap();
+    rows.wait_for(&format!("docker:here     SettingsValid=False   Unreadable   {}:3:", file.display()));
+    // a daemon that is killed ends no watch
+    let is_daemon = |pid: &i32| processes::line(*pid).contains(" controller --background");
+    let daemon = processes::with_variable(&home.mark()).into_iter().find(is_daemon).and_then(Process::of).expect("a daemon");
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.assert_gone();
+    std::fs::write(&file, "runtimes:\n  docker:\n    there: {endpoint: local}\n").unwrap();
+    for said in ["docker:there    SettingsValid=True", "docker:here is not named any more\n"] {
+        rows.wait_for(said);
+    }
+    assert_eq!(rows.stdout().matches("NAME ").count(), 1, "{}", rows.stdout());
+    let said = whole.stdout();
+    let kinds: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(kinds.len() > 2 && kinds[0]["type"] == "ADDED" && kinds[1]["type"] == "MODIFIED", "{said}");
+    assert_eq!(kinds[0]["object"]["status"]["conditions"][1]["name"], "docker:here");
 }
 
 #[test]

@@ -1,23 +1,60 @@
-//! `GET /v1/settings`: settings.yaml as it is now, and what became of it.
+//! `GET /v1/settings`: settings.yaml as it is now, and what became of it; watched, each time that changes.
 
-use super::{Api, Failure};
+use super::{Api, Failure, watch};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
 use hmz_api::kinds::RuntimeSource;
 use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
 use hmz_api::rest::{SettingsAnswer, SettingsLine};
-use hmz_api::{Error, ErrorKind, Resource, Runtime};
+use hmz_api::{Error, ErrorKind, Kind, Resource, Runtime};
 use hmz_manifest::settings::{Loaded, glance};
+use serde::Deserialize;
+
+/// What may be asked.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    /// Whether what changes follows.
+    #[serde(default)]
+    watch: bool,
+}
+
+/// What is made of it; with `watch=true` a stream of lines, each the whole.
+pub(crate) async fn settings(State(api): State<Api>, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+    if !asked.watch {
+        return Ok(Json(answer(&api).await?).into_response());
+    }
+    // both are followed before the first look, so that nothing falls between that and the first change
+    let mut file = api.world.settings.clone();
+    file.mark_unchanged();
+    let stored = api.store.watch(Some(Runtime::KIND), None)?;
+    let first = answer(&api).await?;
+    let state = (api, file, stored, first.clone());
+    let later = futures::stream::unfold(state, |(api, mut file, mut stored, last)| async move {
+        loop {
+            tokio::select! {
+                changed = file.changed() => changed.ok()?,
+                change = stored.next() => change?.map(drop).ok()?,
+            }
+            let now = answer(&api).await.ok()?;
+            if now != last {
+                return Some((now.clone(), (api, file, stored, now)));
+            }
+        }
+    });
+    Ok(watch::stream(futures::stream::iter([first]).chain(later)))
+}
 
 /// The file is read anew: nobody who has just saved it is told of the time before.
-pub(crate) async fn settings(State(api): State<Api>) -> Result<Json<SettingsAnswer>, Failure> {
+async fn answer(api: &Api) -> Result<SettingsAnswer, Failure> {
     let file = api.settings.clone();
     let path = file.path.display().to_string();
     let read = tokio::task::spawn_blocking(move || glance(&file.path, file.context)).await;
     let loaded = read.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     let stored = api.store.list::<Runtime>().await?;
-    Ok(Json(SettingsAnswer { path, conditions: lines(&loaded, &stored) }))
+    Ok(SettingsAnswer { path, conditions: lines(&loaded, &stored) })
 }
 
 fn line(name: &str, kind: &str, status: ConditionStatus, reason: &str, message: String) -> SettingsLine {
