@@ -108,13 +108,20 @@ fn an_environment_converges_when_the_daemon_dies_at_any_step_of_its_life() {
     let file = swarm.environment("box", &project, "");
     let points = ["lock", "hold", "admitted", "released", "created", "placed", "guest", "removed"];
     for point in points.map(|point| format!("swarm.{point}")) {
-        for pid in home.processes().into_iter().filter(|pid| processes::line(*pid).contains(" controller")) {
-            let Some(before) = processes::Process::of(pid) else { continue };
-            before.signal(rustix::process::Signal::KILL);
-            before.assert_gone();
-        }
-        let mut daemon = home.hmz(["controller"]).env("HMZ_FAILPOINT", &point).start();
-        daemon.wait_for("listening");
+        // verbs start one whenever there is none
+        let daemon = eventually("the home's one daemon is this one", LIMIT, || {
+            for pid in home.processes().into_iter().filter(|pid| processes::line(*pid).contains(" controller")) {
+                let before = processes::Process::of(pid)?;
+                before.signal(rustix::process::Signal::KILL);
+                before.assert_gone();
+            }
+            let daemon = home.hmz(["controller"]).env("HMZ_FAILPOINT", &point).start();
+            let listens = eventually("it listens, or another does", LIMIT, || {
+                let said = format!("{}{}", daemon.stdout(), daemon.stderr());
+                if said.contains("listening") { Some(true) } else { said.contains("error: ").then_some(false) }
+            });
+            listens.then_some(daemon)
+        });
         let _ = home.hmz(["apply", "-f", &file]).run().ok();
         let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "110s"]).run().ok();
         assert_eq!(swarm.services().len(), 1, "{point}");

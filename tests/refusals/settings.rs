@@ -120,7 +120,6 @@ fn what_the_settings_may_not_say_of_a_runtime() {
     }
     assert_eq!(std::fs::read_to_string(place.home.hmz_home().join("settings.yaml")).unwrap(), before);
     assert_eq!(place.home.processes(), [0; 0]);
-    assert!(!place.home.hmz_home().join("state").exists());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::target::{Saved, not_saved, undriven};
 use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::condition::COMPLETE;
-use hmz_api::kinds::{Endpoint, EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSource, RuntimeSpec, Step};
+use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSource, RuntimeSpec, Step};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_manifest::nearest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,34 +174,9 @@ fn place(role: &str, request: &EnvironmentRequest, runtimes: &Runtimes, driven: 
             "expected <role>=<backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one"
                 .into(),
         ),
-        Some(dir) if dir.starts_with('/') => Ok(()),
-        // under the home here, which only a daemon here has
-        Some(dir) if dir == "~" || dir.starts_with("~/") => match (is_elsewhere(&spec), place.runtime.backend) {
-            (true, Backend::Swarm) => refused(format!("{dir} is on a remote docker swarm, so it must be an absolute path")),
-            (true, _) => refused(format!("{dir} is on a remote docker host, so it must be an absolute path")),
-            (false, _) if climbs(dir) => refused(format!("{dir} climbs out of the home directory it is under")),
-            (false, _) => Ok(()),
-        },
+        Some(dir) if dir.starts_with('/') || dir == "~" || dir.starts_with("~/") => Ok(()),
         Some(dir) => refused(format!("{dir} is neither absolute nor under ~")),
     }
-}
-
-/// Whether its daemon is certainly not here, or another's container is worked in.
-fn is_elsewhere(spec: &RuntimeSpec) -> bool {
-    matches!(spec.endpoint, Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_))
-}
-
-/// Whether a path below `~` leaves it, by its words alone.
-fn climbs(dir: &str) -> bool {
-    let mut depth = 0_i32;
-    dir.split('/').skip(1).any(|part| {
-        depth += match part {
-            "" | "." => 0,
-            ".." => -1,
-            _ => 1,
-        };
-        depth < 0
-    })
 }
 
 /// Why an agent's CLI cannot run for work on a runtime, if that can be told before anything is asked of its daemon. `runtimes`

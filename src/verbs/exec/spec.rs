@@ -90,6 +90,10 @@ fn environments(values: &[String]) -> Result<BTreeMap<String, EnvironmentRequest
             if let Some(dir) = &arg.spec.workdir
                 && !dir.starts_with('/')
             {
+                if climbs(dir) {
+                    let why = format!("-e '{}={}': {dir} climbs out of the home directory it is under", arg.role, arg.spec);
+                    return Err(Error::usage(why));
+                }
                 arg.spec.workdir = Some(absolute(dir)?);
             }
             if found.insert(arg.role.clone(), EnvironmentRequest::Text(arg.spec)).is_some() {
@@ -98,6 +102,19 @@ fn environments(values: &[String]) -> Result<BTreeMap<String, EnvironmentRequest
         }
     }
     Ok(found)
+}
+
+/// Whether a path below `~` leaves it, by its words alone.
+fn climbs(dir: &str) -> bool {
+    let mut depth = 0_i32;
+    dir.split('/').skip(1).any(|part| {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    })
 }
 
 /// A path as the caller means it: `~` is HOME, anything relative is below the current directory.
