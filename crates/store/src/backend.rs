@@ -5,6 +5,8 @@ use crate::error::StoreError;
 use crate::history::Watch;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
+use std::path::Path;
+use uuid::Uuid;
 
 /// What a write expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Every resource of a kind (or of all), by kind and name, and the revision they were read at.
     async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError>;
 
+    /// Up to `limit` resources of a kind, by name, after that name: whoever needs them one after another holds few at a time.
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError>;
+
+    /// The resource of a kind with that uid, whatever its name is.
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError>;
+
     /// Writes, and returns the revision it got.
     async fn write(&self, write: Write) -> Result<u64, StoreError>;
 
@@ -74,4 +82,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The changes after `since` (or from now on) of a kind (or of all).
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch;
+
+    /// Writes everything there is at one revision to `to`, an empty file or none, while it is read and written here. The
+    /// file is a whole one only when this returns.
+    async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let _ = to;
+        Err(StoreError::Failed { doing: "be backed up", why: "it is kept in no file".into() })
+    }
 }

@@ -40,7 +40,7 @@ pub enum StoreError {
         since: u64,
     },
     /// A newer version of this program wrote it.
-    #[error("the store {} was written by a newer hmz (its schema is {found}, this one knows {known}); use that one", path.display())]
+    #[error("the store {} was written by a newer hmz: its schema is {found}, and this one knows {known}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
@@ -89,11 +89,13 @@ impl From<StoreError> for Error {
             StoreError::NotFound { .. } => ErrorKind::NotFound,
             StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::Expired { .. } => ErrorKind::Conflict,
             StoreError::Invalid(_) => ErrorKind::Usage,
-            StoreError::Newer { .. } | StoreError::InUse { .. } | StoreError::Unreadable { .. } => ErrorKind::Failed,
+            StoreError::Newer { .. } => ErrorKind::Refused,
+            StoreError::InUse { .. } | StoreError::Unreadable { .. } => ErrorKind::Failed,
             StoreError::Failed { .. } | StoreError::Closed => ErrorKind::Internal,
         };
         let out = Self::new(kind, error.to_string());
         match &error {
+            StoreError::Newer { .. } => out.hint("install that hmz again; nothing of the store was changed"),
             StoreError::Unreadable { path, .. } => {
                 out.hint(format!("mv {0} {0}.unreadable  # to begin with an empty one; boxes that run are swept", path.display()))
             }

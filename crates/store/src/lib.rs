@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod backup;
 mod error;
 mod graft;
 mod history;
 mod ids;
+mod memory;
 mod schema;
 mod sqlite;
 mod store;
@@ -23,5 +25,6 @@ pub use backend::{Backend, Change, Expect, WatchEvent, Write};
 pub use error::StoreError;
 pub use history::Watch;
 pub use ids::{Ids, RandomIds};
+pub use memory::Memory;
 pub use sqlite::Sqlite;
 pub use store::{Listed, Store};

@@ -8,7 +8,9 @@ use std::path::Path;
 const APPLICATION: i64 = 0x686d_7a31;
 
 /// One step per version, from the empty file on. A step that was released is never edited; a new one is added.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    // 1: resources, each one JSON document
+    "
     CREATE TABLE resources (
         kind TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -18,13 +20,20 @@ const STEPS: [&str; 1] = ["
     ) WITHOUT ROWID;
     CREATE TABLE revision (last INTEGER NOT NULL);
     INSERT INTO revision VALUES (0);
-"];
+",
+    // 2: found by uid too; a body that cannot be read is told of where all of them are read
+    "
+    ALTER TABLE resources ADD COLUMN uid TEXT;
+    UPDATE resources SET uid = CASE WHEN json_valid(body) THEN json_extract(body, '$.metadata.uid') END;
+    CREATE INDEX resources_by_uid ON resources (uid);
+",
+];
 
 /// The newest version known here.
 pub(crate) const KNOWN: i64 = STEPS.len() as i64;
 
-/// Brings the file up to date, in one transaction.
-pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+/// The schema a file has; 0 for one that has nothing in it.
+pub(crate) fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let failed = |e: rusqlite::Error| unreadable(path, &e);
     let version: i64 = connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(failed)?;
     let application: i64 = connection.query_row("PRAGMA application_id", [], |r| r.get(0)).map_err(failed)?;
@@ -35,6 +44,13 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), St
     if version > KNOWN {
         return Err(StoreError::Newer { path: path.into(), found: version, known: KNOWN });
     }
+    Ok(version)
+}
+
+/// Brings the file up to date, in one transaction.
+pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |e: rusqlite::Error| unreadable(path, &e);
+    let version = version(connection, path)?;
     if version == KNOWN {
         return Ok(());
     }

@@ -7,17 +7,19 @@
 //! the history of changes in memory are the only ones there are.
 
 use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
+use crate::backup;
 use crate::error::StoreError;
 use crate::graft;
 use crate::history::{History, REMEMBERED, Watch};
 use crate::schema;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 type Job = Box<dyn FnOnce(&mut Core) + Send>;
 
@@ -36,8 +38,8 @@ pub struct Sqlite {
 }
 
 /// The connection, and what is known of its file.
-struct Core {
-    connection: Connection,
+pub(crate) struct Core {
+    pub(crate) connection: Connection,
     path: PathBuf,
     history: Arc<History>,
     /// What `PRAGMA synchronous` is at.
@@ -50,8 +52,12 @@ impl Sqlite {
     /// # Errors
     /// [`StoreError::Unreadable`], [`StoreError::Newer`] or [`StoreError::InUse`], each in a sentence for people.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_remembering(path, REMEMBERED)
+    }
+
+    pub(crate) fn open_remembering(path: &Path, changes: usize) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(|e| schema::unreadable(path, &e))?;
-        let core = Core::new(connection, path, REMEMBERED)?;
+        let core = Core::new(connection, path, changes)?;
         let history = core.history.clone();
         let (send, jobs) = mpsc::channel::<Job>();
         let worker = std::thread::Builder::new().name("hmz-store".into()).spawn(move || {
@@ -96,7 +102,7 @@ impl Sqlite {
 }
 
 impl Core {
-    fn new(mut connection: Connection, path: &Path, remembered: usize) -> Result<Self, StoreError> {
+    pub(crate) fn new(mut connection: Connection, path: &Path, remembered: usize) -> Result<Self, StoreError> {
         let failed = |e: rusqlite::Error| schema::unreadable(path, &e);
         connection.busy_timeout(Duration::from_secs(2)).map_err(failed)?;
         // exclusive before the first access, so that WAL needs no shared memory and nobody else writes
@@ -111,8 +117,13 @@ impl Core {
         let last: i64 = connection.query_row("SELECT last FROM revision", [], |r| r.get(0)).map_err(failed)?;
         let history = History::after(u64::try_from(last).unwrap_or_default(), remembered);
         let core = Self { connection, path: path.into(), history, full: true };
-        core.list(None)?; // a body that cannot be read is found now and not in the middle of something
+        core.each(None, |_| ())?; // a body that cannot be read is found now and not in the middle of something
         Ok(core)
+    }
+
+    /// One that is only read, of a file whose schema is known.
+    pub(crate) fn reading(connection: Connection, path: &Path) -> Self {
+        Self { connection, path: path.into(), history: History::after(0, 1), full: true }
     }
 
     fn parse(&self, kind: &str, name: &str, revision: i64, body: &str) -> Result<AnyResource, StoreError> {
@@ -135,18 +146,48 @@ impl Core {
     }
 
     fn list(&self, kind: Option<&str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
-        let sql = "SELECT kind, name, revision, body FROM resources WHERE ?1 IS NULL OR kind = ?1 ORDER BY kind, name";
-        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
-        let mut rows = query.query(params![kind]).map_err(|e| failed("list", &e))?;
         let mut out = Vec::new();
-        while let Some(row) = rows.next().map_err(|e| failed("list", &e))? {
-            let read = || -> rusqlite::Result<(String, String, i64, String)> {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            };
-            let (kind, name, revision, body) = read().map_err(|e| failed("list", &e))?;
-            out.push(self.parse(&kind, &name, revision, &body)?);
-        }
+        self.each(kind, |one| out.push(one))?;
         Ok((out, self.revision()?))
+    }
+
+    /// Reads one after another, by kind and name.
+    pub(crate) fn each(&self, kind: Option<&str>, take: impl FnMut(AnyResource)) -> Result<(), StoreError> {
+        let all = "SELECT kind, name, revision, body FROM resources ORDER BY kind, name";
+        let of_kind = "SELECT kind, name, revision, body FROM resources WHERE kind = ?1 ORDER BY kind, name";
+        match kind {
+            None => self.query(all, params![], take),
+            Some(kind) => self.query(of_kind, params![kind], take),
+        }
+    }
+
+    fn page(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+        let sql = "SELECT kind, name, revision, body FROM resources WHERE kind = ?1 AND name > ?2 ORDER BY kind, name LIMIT ?3";
+        let mut out = Vec::new();
+        // no name is empty
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.query(sql, params![kind, after.unwrap_or_default(), limit], |one| out.push(one))?;
+        Ok(out)
+    }
+
+    fn by_uid(&self, kind: &str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+        let sql = "SELECT kind, name, revision, body FROM resources WHERE uid = ?1 AND kind = ?2";
+        let mut found = None;
+        self.query(sql, params![uid.to_string(), kind], |one| found = Some(one))?;
+        Ok(found)
+    }
+
+    fn query(&self, sql: &str, of: &[&dyn ToSql], mut take: impl FnMut(AnyResource)) -> Result<(), StoreError> {
+        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
+        let mut rows = query.query(of).map_err(|e| failed("list", &e))?;
+        while let Some(row) = rows.next().map_err(|e| failed("list", &e))? {
+            let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+            let (kind, name) = (text(0).map_err(|e| failed("list", &e))?, text(1).map_err(|e| failed("list", &e))?);
+            let revision: i64 = row.get(2).map_err(|e| failed("list", &e))?;
+            let body = text(3).map_err(|e| failed("list", &e))?;
+            take(self.parse(kind, name, revision, body)?);
+        }
+        Ok(())
     }
 
     fn revision(&self) -> Result<u64, StoreError> {
@@ -186,11 +227,16 @@ impl Core {
             Change::Applied(resource) => {
                 resource.metadata_mut().resource_version = new;
                 let body = serde_json::to_string(resource).map_err(|e| failed("write", &e))?;
-                let sql = "INSERT INTO resources (kind, name, revision, body) VALUES (?1, ?2, ?3, ?4)
-                    ON CONFLICT (kind, name) DO UPDATE SET revision = excluded.revision, body = excluded.body";
+                let uid = resource.metadata().uid.map(|uid| uid.to_string());
+                let sql = match write.expect {
+                    Expect::Absent => "INSERT INTO resources (kind, name, revision, body, uid) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    Expect::Revision(_) => {
+                        "UPDATE resources SET revision = ?3, body = ?4, uid = ?5 WHERE kind = ?1 AND name = ?2"
+                    }
+                };
                 transaction
                     .prepare_cached(sql)
-                    .and_then(|mut q| q.execute(params![kind, name, revision, body]))
+                    .and_then(|mut q| q.execute(params![kind, name, revision, body, uid]))
                     .map_err(|e| failed("write", &e))?;
             }
             Change::Deleted(_) => {
@@ -206,7 +252,7 @@ impl Core {
     }
 }
 
-fn failed(doing: &'static str, why: &dyn std::fmt::Display) -> StoreError {
+pub(crate) fn failed(doing: &'static str, why: &dyn std::fmt::Display) -> StoreError {
     StoreError::Failed { doing, why: why.to_string() }
 }
 
@@ -221,6 +267,15 @@ impl Backend for Sqlite {
         self.run(move |core| core.list(kind)).await
     }
 
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+        let after = after.map(str::to_owned);
+        self.run(move |core| core.page(kind, after.as_deref(), limit)).await
+    }
+
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+        self.run(move |core| core.by_uid(kind, uid)).await
+    }
+
     async fn write(&self, write: Write) -> Result<u64, StoreError> {
         self.run(move |core| core.write(write)).await
     }
@@ -231,5 +286,10 @@ impl Backend for Sqlite {
 
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
         Watch::of(&self.history, kind, since)
+    }
+
+    async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let to = to.to_owned();
+        self.run(move |core| backup::write(&core.connection, &to)).await
     }
 }

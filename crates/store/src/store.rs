@@ -5,14 +5,19 @@ use crate::error::StoreError;
 use crate::graft;
 use crate::history::Watch;
 use crate::ids::{Ids, RandomIds};
+use crate::memory::Memory;
 use crate::sqlite::Sqlite;
 use hmz_api::clock::SharedClock;
 use hmz_api::{AnyResource, Kind, Resource};
 use std::path::Path;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// How often a name is made anew when the one made is taken.
 const NAME_ATTEMPTS: usize = 16;
+
+/// How many resources are held at a time by whoever needs all of them in turn.
+const PAGE: usize = 256;
 
 /// A handle on the resources; clones are the same store.
 #[derive(Clone)]
@@ -41,12 +46,8 @@ impl Store {
     }
 
     /// A store in memory.
-    ///
-    /// # Errors
-    /// When SQLite cannot be had.
-    pub fn in_memory(clock: SharedClock) -> Result<Self, StoreError> {
-        let backend = Sqlite::in_memory(crate::history::REMEMBERED)?;
-        Ok(Self::with(Arc::new(backend), clock, Arc::new(RandomIds)))
+    pub fn in_memory(clock: SharedClock) -> Self {
+        Self::with(Arc::new(Memory::new()), clock, Arc::new(RandomIds))
     }
 
     /// A store on any backend.
@@ -60,7 +61,7 @@ impl Store {
     /// # Errors
     /// When this one cannot be read.
     pub async fn copy(&self) -> Result<Self, StoreError> {
-        let backend = Sqlite::in_memory(crate::history::REMEMBERED)?;
+        let backend = Memory::new();
         for mut resource in self.backend.list(None).await?.0 {
             resource.metadata_mut().resource_version = 0;
             backend.write(Write { expect: Expect::Absent, durable: false, change: Change::Applied(resource) }).await?;
@@ -83,6 +84,44 @@ impl Store {
     pub async fn list<K: Kind>(&self) -> Result<Vec<Resource<K>>, StoreError> {
         let (items, _) = self.backend.list(Some(K::KIND)).await?;
         Ok(items.into_iter().filter_map(graft::typed).collect())
+    }
+
+    /// Every resource of kind `K` in turn, by name, a few held at a time. What is written meanwhile may be among them or not.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn each<K: Kind>(&self, mut take: impl FnMut(Resource<K>) + Send) -> Result<(), StoreError> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.backend.page(K::KIND, after.as_deref(), PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.metadata().name.clone());
+            page.into_iter().filter_map(graft::typed).for_each(&mut take);
+        }
+    }
+
+    /// Up to `limit` resources of a kind, by name, after that name.
+    ///
+    /// # Errors
+    /// When the store cannot be read; [`StoreError::Invalid`] for a kind there is not.
+    pub async fn page_any(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+        self.backend.page(kind_of(kind)?, after, limit).await
+    }
+
+    /// The resource of kind `K` with that uid.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn by_uid<K: Kind>(&self, uid: Uuid) -> Result<Option<Resource<K>>, StoreError> {
+        Ok(self.backend.by_uid(K::KIND, uid).await?.and_then(graft::typed))
+    }
+
+    /// Writes everything there is at one revision to `to`, an empty file or none, while this one is in use.
+    ///
+    /// # Errors
+    /// When it cannot be written; a store that is in memory is in no file.
+    pub async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        self.backend.backup(to).await
     }
 
     /// Stores a new resource. Sets uid, generation 1, resourceVersion and creationTimestamp, and makes a name from

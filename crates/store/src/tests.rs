@@ -1,3 +1,5 @@
+mod backup;
 mod conformance;
 mod file;
+mod migration;
 mod model;

@@ -1,21 +1,37 @@
-//! What any backend has to hold; run on memory and on a file.
+//! What any backend has to hold; each test runs on every one there is.
 
-use crate::{Change, Store, StoreError};
-use futures::StreamExt;
+use crate::{Backend, Change, Expect, Memory, RandomIds, Sqlite, Store, StoreError, Write};
+use futures::{FutureExt, StreamExt};
 use hmz_api::clock::SystemClock;
 use hmz_api::condition::ConditionStatus;
 use hmz_api::kinds::{Endpoint, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::{AnyResource, Cpus, Resource};
 use std::sync::Arc;
 
+/// A store of each backend.
 fn stores() -> Vec<(Store, Option<tempfile::TempDir>)> {
+    remembering(64)
+}
+
+/// The same, each of which remembers so many changes.
+pub(super) fn remembering(changes: usize) -> Vec<(Store, Option<tempfile::TempDir>)> {
     let dir = tempfile::tempdir().unwrap();
-    let file = Store::open(&dir.path().join("store.db"), Arc::new(SystemClock)).unwrap();
-    vec![(Store::in_memory(Arc::new(SystemClock)).unwrap(), None), (file, Some(dir))]
+    let with = |backend: Arc<dyn Backend>| Store::with(backend, Arc::new(SystemClock), Arc::new(RandomIds));
+    let file = Sqlite::open_remembering(&dir.path().join("store.db"), changes).unwrap();
+    vec![
+        (with(Arc::new(Memory::remembering(changes))), None),
+        (with(Arc::new(Sqlite::in_memory(changes).unwrap())), None),
+        (with(Arc::new(file)), Some(dir)),
+    ]
 }
 
 pub(super) fn runtime(name: &str) -> Resource<Runtime> {
     Resource::new(name, RuntimeSpec { cpus: Some(Cpus::whole(4)), ..RuntimeSpec::default() })
+}
+
+fn run(name: &str) -> Resource<Run> {
+    let spec: RunSpec = serde_json::from_str(r#"{"flow": "boxed"}"#).unwrap();
+    Resource::new(name, spec)
 }
 
 #[tokio::test]
@@ -34,20 +50,20 @@ async fn create_sets_what_the_store_sets() {
 
 #[tokio::test]
 async fn a_name_is_made_from_a_prefix() {
-    let store = Store::in_memory(Arc::new(SystemClock)).unwrap();
-    let mut names = Vec::new();
-    for _ in 0..3 {
-        let spec: RunSpec = serde_json::from_str(r#"{"flow": "boxed"}"#).unwrap();
-        let mut run = Resource::<Run>::new("", spec);
-        run.metadata.generate_name = Some("fix-".into());
-        names.push(store.create(run).await.unwrap().metadata.name);
+    for (store, _dir) in stores() {
+        let mut names = Vec::new();
+        for _ in 0..3 {
+            let mut run = run("");
+            run.metadata.generate_name = Some("fix-".into());
+            names.push(store.create(run).await.unwrap().metadata.name);
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 3);
+        assert!(names.iter().all(|n| n.starts_with("fix-") && n.len() == 9), "{names:?}");
+        let nameless = store.create(runtime("")).await;
+        assert!(matches!(nameless, Err(StoreError::Invalid(_))));
     }
-    names.sort();
-    names.dedup();
-    assert_eq!(names.len(), 3);
-    assert!(names.iter().all(|n| n.starts_with("fix-") && n.len() == 9), "{names:?}");
-    let nameless = store.create(runtime("")).await;
-    assert!(matches!(nameless, Err(StoreError::Invalid(_))));
 }
 
 #[tokio::test]
@@ -134,8 +150,7 @@ async fn a_watch_misses_nothing_after_the_list() {
         let first = store.create(runtime("docker:a")).await.unwrap();
         let (listed, mut watch) = store.list_and_watch_of::<Runtime>().await.unwrap();
         assert_eq!((listed.items, listed.revision), (vec![first.clone()], 1));
-        let spec: RunSpec = serde_json::from_str(r#"{"flow": "boxed"}"#).unwrap();
-        store.create(Resource::<Run>::new("r", spec)).await.unwrap();
+        store.create(run("r")).await.unwrap();
         let mut changed = first;
         let now = changed.metadata.creation_timestamp.unwrap();
         changed.status.conditions.set("Reachable", ConditionStatus::True, "Answered", "", 1, now);
@@ -158,24 +173,114 @@ async fn a_watch_misses_nothing_after_the_list() {
 
 #[tokio::test]
 async fn a_watcher_that_lags_is_told_once() {
-    let backend = crate::Sqlite::in_memory(4).unwrap();
-    let store = Store::with(Arc::new(backend), Arc::new(SystemClock), Arc::new(crate::RandomIds));
-    let mut lagging = store.watch(None, None).unwrap();
-    for n in 0..6 {
-        store.create(runtime(&format!("docker:{n}"))).await.unwrap();
+    for (store, _dir) in remembering(4) {
+        let mut lagging = store.watch(None, None).unwrap();
+        for n in 0..6 {
+            store.create(runtime(&format!("docker:{n}"))).await.unwrap();
+        }
+        assert_eq!(lagging.next().await.unwrap(), Err(StoreError::Expired { since: 0 }));
+        assert!(lagging.next().await.is_none());
+        let mut old = store.watch(None, Some(1)).unwrap();
+        assert_eq!(old.next().await.unwrap(), Err(StoreError::Expired { since: 1 }));
+        let kept: Vec<u64> = store.watch(None, Some(2)).unwrap().take(4).map(|e| e.unwrap().revision).collect().await;
+        assert_eq!(kept, [3, 4, 5, 6]);
     }
-    assert_eq!(lagging.next().await.unwrap(), Err(StoreError::Expired { since: 0 }));
-    assert!(lagging.next().await.is_none());
-    let mut old = store.watch(None, Some(1)).unwrap();
-    assert_eq!(old.next().await.unwrap(), Err(StoreError::Expired { since: 1 }));
-    let kept: Vec<u64> = store.watch(None, Some(2)).unwrap().take(4).map(|e| e.unwrap().revision).collect().await;
-    assert_eq!(kept, [3, 4, 5, 6]);
 }
 
 #[tokio::test]
 async fn a_watch_ends_when_its_store_does() {
-    let store = Store::in_memory(Arc::new(SystemClock)).unwrap();
-    let mut watch = store.watch(None, None).unwrap();
-    drop(store);
-    assert_eq!(watch.next().await.unwrap(), Err(StoreError::Closed));
+    for (store, _dir) in stores() {
+        let mut watch = store.watch(None, None).unwrap();
+        assert!(watch.next().now_or_never().is_none());
+        drop(store);
+        assert_eq!(watch.next().await.unwrap(), Err(StoreError::Closed));
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_by_kind_and_name_and_pages_are_parts_of_it() {
+    for (store, _dir) in stores() {
+        for name in ["docker:c", "docker:a", "docker:b"] {
+            store.create(runtime(name)).await.unwrap();
+        }
+        store.create(run("r")).await.unwrap();
+        let listed = store.list_any(None).await.unwrap();
+        let names: Vec<&str> = listed.items.iter().map(|one| one.metadata().name.as_str()).collect();
+        assert_eq!((names, listed.revision), (vec!["r", "docker:a", "docker:b", "docker:c"], 4));
+
+        let page = async |after: Option<&str>, limit| {
+            let items = store.page_any("Runtime", after, limit).await.unwrap();
+            items.iter().map(|one| one.metadata().name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, 2).await, ["docker:a", "docker:b"]);
+        assert_eq!(page(Some("docker:b"), 2).await, ["docker:c"]);
+        assert_eq!(page(Some("docker:aa"), 1).await, ["docker:b"], "after one that is gone");
+        assert_eq!(page(Some("docker:c"), 2).await, Vec::<String>::new());
+        let mut each = Vec::new();
+        store.each::<Runtime>(|one| each.push(one)).await.unwrap();
+        assert_eq!(each, store.list::<Runtime>().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn every_one_of_many_pages_is_read_once() {
+    for (store, _dir) in stores() {
+        for n in 0..600 {
+            store.create(run(&format!("r{n:03}"))).await.unwrap();
+        }
+        let mut names = Vec::new();
+        store.each::<Run>(|one| names.push(one.metadata.name)).await.unwrap();
+        assert_eq!(names, (0..600).map(|n| format!("r{n:03}")).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn one_is_found_by_its_uid_for_as_long_as_it_is_there() {
+    for (store, _dir) in stores() {
+        let made = store.create(runtime("docker:a")).await.unwrap();
+        let uid = made.metadata.uid.unwrap();
+        assert_eq!(store.by_uid::<Runtime>(uid).await.unwrap(), Some(made.clone()));
+        assert_eq!(store.by_uid::<Run>(uid).await.unwrap(), None);
+        let mut seen = made;
+        seen.status.version = Some("20.10".into());
+        let seen = store.update_status(seen).await.unwrap();
+        assert_eq!(store.by_uid::<Runtime>(uid).await.unwrap(), Some(seen));
+        store.delete::<Runtime>("docker:a").await.unwrap();
+        assert_eq!(store.by_uid::<Runtime>(uid).await.unwrap(), None);
+        let anew = store.create(runtime("docker:a")).await.unwrap();
+        assert_eq!(store.by_uid::<Runtime>(uid).await.unwrap(), None, "one of the same name is another one");
+        assert_eq!(store.by_uid::<Runtime>(anew.metadata.uid.unwrap()).await.unwrap(), Some(anew));
+    }
+}
+
+/// What a backend is asked below [`Store`]: each expectation against each state.
+#[tokio::test]
+async fn a_write_happens_when_what_it_expects_is_there_and_only_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let backends: Vec<Arc<dyn Backend>> = vec![
+        Arc::new(Memory::new()),
+        Arc::new(Sqlite::in_memory(64).unwrap()),
+        Arc::new(Sqlite::open(&dir.path().join("store.db")).unwrap()),
+    ];
+    for backend in backends {
+        let write = |expect, cpus: u64, gone| {
+            let mut one = runtime("docker:a");
+            one.spec.cpus = Some(Cpus::whole(cpus));
+            let one = AnyResource::Runtime(Box::new(one));
+            let change = if gone { Change::Deleted(one) } else { Change::Applied(one) };
+            backend.write(Write { expect, durable: cpus % 2 == 0, change })
+        };
+        assert!(matches!(write(Expect::Revision(0), 1, false).await, Err(StoreError::NotFound { .. })));
+        assert_eq!(write(Expect::Absent, 1, false).await, Ok(1));
+        assert!(matches!(write(Expect::Absent, 2, false).await, Err(StoreError::AlreadyExists { .. })));
+        assert!(matches!(write(Expect::Revision(2), 2, false).await, Err(StoreError::Conflict { .. })));
+        assert_eq!(write(Expect::Revision(1), 2, false).await, Ok(2));
+        assert!(matches!(write(Expect::Revision(1), 3, true).await, Err(StoreError::Conflict { .. })));
+        let there = backend.get("Runtime", "docker:a").await.unwrap().unwrap();
+        let AnyResource::Runtime(seen) = &there else { panic!("{there:?}") };
+        assert_eq!((seen.metadata.resource_version, seen.spec.cpus), (2, Some(Cpus::whole(2))));
+        assert_eq!(write(Expect::Revision(2), 4, true).await, Ok(3));
+        assert_eq!((backend.get("Runtime", "docker:a").await.unwrap(), backend.revision().await), (None, Ok(3)));
+        assert_eq!(write(Expect::Absent, 5, false).await, Ok(4), "what failed took no revision");
+    }
 }

@@ -1,7 +1,7 @@
 //! Random operations against a model that is too simple to be wrong.
 
 use super::conformance::runtime;
-use crate::{Change, Store, StoreError};
+use crate::{Backend, Change, Memory, RandomIds, Sqlite, Store, StoreError};
 use futures::{FutureExt, StreamExt};
 use hmz_api::Resource;
 use hmz_api::clock::SystemClock;
@@ -52,8 +52,7 @@ fn seen(resource: &Resource<Runtime>) -> Model {
     }
 }
 
-async fn play(ops: Vec<Op>) {
-    let store = Store::in_memory(Arc::new(SystemClock)).unwrap();
+async fn play(store: Store, ops: Vec<Op>) {
     let mut watch = store.watch(Some("Runtime"), None).unwrap();
     let mut watched: BTreeMap<String, Model> = BTreeMap::new();
     let mut model: BTreeMap<String, Model> = BTreeMap::new();
@@ -157,6 +156,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn any_order_of_operations_is_as_the_model_says(ops in prop::collection::vec(op(), 1..40)) {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(play(ops));
+        for backend in [Arc::new(Memory::new()) as Arc<dyn Backend>, Arc::new(Sqlite::in_memory(64).unwrap())] {
+            let store = Store::with(backend, Arc::new(SystemClock), Arc::new(RandomIds));
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(play(store, ops.clone()));
+        }
     }
 }

@@ -1,0 +1,120 @@
+//! Resources in memory, as they are: for simulations, rehearsals and tests. Nothing of it outlives the process.
+
+use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
+use crate::error::StoreError;
+use crate::history::{History, REMEMBERED, Watch};
+use async_trait::async_trait;
+use hmz_api::AnyResource;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
+
+/// The backend in memory.
+pub struct Memory {
+    kept: Mutex<Kept>,
+    history: Arc<History>,
+}
+
+#[derive(Default)]
+struct Kept {
+    kinds: BTreeMap<&'static str, BTreeMap<String, AnyResource>>,
+    /// Names by uid.
+    uids: HashMap<(&'static str, Uuid), String>,
+    last: u64,
+}
+
+impl Memory {
+    /// One with nothing in it, which remembers as many changes as one on disk.
+    pub fn new() -> Self {
+        Self::remembering(REMEMBERED)
+    }
+
+    /// One that remembers so many changes.
+    pub fn remembering(changes: usize) -> Self {
+        Self { kept: Mutex::default(), history: History::after(0, changes) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kept {
+    fn get(&self, kind: &str, name: &str) -> Option<&AnyResource> {
+        self.kinds.get(kind)?.get(name)
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+        Ok(self.kept().get(kind, name).cloned())
+    }
+
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+        let kept = self.kept();
+        let of = kept.kinds.iter().filter(|(k, _)| kind.is_none_or(|kind| kind == **k));
+        Ok((of.flat_map(|(_, named)| named.values()).cloned().collect(), kept.last))
+    }
+
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+        let kept = self.kept();
+        let Some(named) = kept.kinds.get(kind) else { return Ok(Vec::new()) };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(named.range::<str, _>((from, Bound::Unbounded)).take(limit).map(|(_, one)| one.clone()).collect())
+    }
+
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+        let kept = self.kept();
+        Ok(kept.uids.get(&(kind, uid)).and_then(|name| kept.get(kind, name)).cloned())
+    }
+
+    async fn write(&self, write: Write) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let mut change = write.change;
+        let (kind, name) = (change.resource().kind(), change.resource().metadata().name.clone());
+        let found = kept.get(kind, &name).map(|one| (one.metadata().resource_version, one.metadata().uid));
+        match (write.expect, found) {
+            (Expect::Absent, None) => {}
+            (Expect::Absent, Some(_)) => return Err(StoreError::AlreadyExists { kind: kind.into(), name }),
+            (Expect::Revision(_), None) => return Err(StoreError::NotFound { kind: kind.into(), name }),
+            (Expect::Revision(want), Some((is, _))) if want == is => {}
+            (Expect::Revision(_), Some(_)) => return Err(StoreError::Conflict { kind: kind.into(), name }),
+        }
+        kept.last += 1;
+        let revision = kept.last;
+        if let Some((_, Some(uid))) = found {
+            kept.uids.remove(&(kind, uid));
+        }
+        match &mut change {
+            Change::Applied(resource) => {
+                resource.metadata_mut().resource_version = revision;
+                if let Some(uid) = resource.metadata().uid {
+                    kept.uids.insert((kind, uid), name.clone());
+                }
+                kept.kinds.entry(kind).or_default().insert(name.clone(), resource.clone());
+            }
+            Change::Deleted(_) => {
+                kept.kinds.entry(kind).or_default().remove(&name);
+            }
+        }
+        // told of in the order of revisions: before anybody else writes
+        self.history.push(WatchEvent { revision, kind, name, change });
+        Ok(revision)
+    }
+
+    async fn revision(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().last)
+    }
+
+    fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
+        Watch::of(&self.history, kind, since)
+    }
+}
