@@ -5,7 +5,7 @@ CARGO ?= cargo
 export PROFILE CARGO YES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench build fmt clippy testbed testbed-down
+.PHONY: help demo test sim bench build fmt clippy testbed testbed-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,10 @@ demo: ## see it work: one agent, one container, no tokens (YES=1 installs what i
 
 test: ## everything: formatting, lints, all tests with a real docker daemon and the real claude
 	@scripts/test.sh
+
+sim: ## the simulated world at its largest: 10,000 seeds, 100,000 environments (SEEDS=n SCALE=n)
+	HMZ_SIM_SEEDS=$${SEEDS:-10000} HMZ_SIM_SCALE=$${SCALE:-100000} $(CARGO) test --release -p hmz-controllers --test sim -- \
+	    every_seed many_environments --nocapture
 
 build: ## build hmz (PROFILE=dev for a quick one, PROFILE=dist for the smallest)
 	@scripts/build.sh $(PROFILE)

@@ -238,7 +238,7 @@ fn names_of_word(word: &str) -> Vec<String> {
 /// The names of a kind: what a daemon that runs says, and what is on disk of what it would find there.
 fn names_of(kind: &'static str) -> Vec<String> {
     let Some(paths) = home() else { return Vec::new() };
-    let mut names: BTreeSet<String> = asked(&paths, kind).iter().map(|found| found.metadata().name.clone()).collect();
+    let mut names: BTreeSet<String> = stored(&paths, kind).into_iter().collect();
     match kind {
         "Flow" => names.extend(hmz_flows::list(&here(), &paths.home).flows.into_iter().map(|flow| flow.name)),
         "Runtime" => {
@@ -299,6 +299,14 @@ pub fn field(text: &OsStr) -> Vec<CompletionCandidate> {
 
 fn here() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned())
+}
+
+/// The names a daemon has stored that runs already.
+fn stored(paths: &Paths, kind: &str) -> Vec<String> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let client = Client::new(paths.clone());
+    let answer = runtime.block_on(async { tokio::time::timeout(AT_ONCE, client.names_of_running(kind)).await });
+    answer.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// What a daemon says that runs already; nothing when there is none, or it takes its time.

@@ -12,6 +12,7 @@ pub mod core;
 pub mod declare;
 pub mod environment;
 mod events;
+mod index;
 pub mod placement;
 mod router;
 pub mod run;
@@ -24,7 +25,6 @@ mod trace;
 mod usage;
 pub mod world;
 
-pub use busy::is_busy;
 pub use environment::address::{Carrier, address_of};
 pub use start::{Meters, Running, start};
 pub use usage::usage;

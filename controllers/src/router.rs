@@ -4,20 +4,24 @@
 
 use crate::core::Requests;
 use crate::environment::plan::owner_run;
-use crate::runtime::is_on;
+use crate::index::{Changed, Index, Place};
 use crate::settings;
+use crate::target::target;
 use crate::world::World;
-use futures::StreamExt;
-use hmz_api::kinds::{Environment, Run, Runtime, condition};
+use futures::{FutureExt, StreamExt};
+use hmz_api::kinds::{Environment, Flow, Run, Runtime};
 use hmz_api::{AnyResource, Kind, RuntimeRef};
-use hmz_store::{Change, StoreError};
-use std::collections::{BTreeSet, HashMap};
+use hmz_drivers::Target;
+use hmz_store::{Change, StoreError, WatchEvent};
 use std::time::Duration;
 
 /// How long events of a daemon are gathered before anybody is woken.
 const GATHER: Duration = Duration::from_millis(100);
 /// How soon a run that waits for several daemons tries again after an event.
 const SEVERAL: Duration = Duration::from_secs(2);
+
+/// How many resources are held at a time while all are listed.
+const PAGE: usize = 256;
 
 /// The queues of all controllers.
 #[derive(Debug, Clone)]
@@ -29,44 +33,10 @@ pub(crate) struct Wakers {
     pub(crate) sweep: Requests,
 }
 
-/// What of a resource others decide by, as text; an equal one wakes nobody.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    /// What its own controller looks at and does not write itself.
-    declared: String,
-    /// What other controllers look at.
-    observed: String,
-}
-
-fn seen(resource: &AnyResource) -> Seen {
-    let metadata = resource.metadata();
-    let declared = (metadata.uid, metadata.generation, metadata.deletion_timestamp, &metadata.annotations, &metadata.finalizers);
-    let mut declared = format!("{declared:?}");
-    let states = |conditions: &hmz_api::Conditions| {
-        conditions.0.iter().map(|c| format!("{}={:?}:{} ", c.kind, c.status, c.reason)).collect::<String>()
-    };
-    let observed = match resource {
-        AnyResource::Environment(env) => {
-            // the share is given by the run's controller too
-            let scheduled = env.status.conditions.get(condition::SCHEDULED).map(|c| (c.status, c.reason.clone()));
-            declared.push_str(&format!("{scheduled:?}{:?}", env.status.endpoint));
-            format!("{:?}{}", env.status.used, states(&env.status.conditions))
-        }
-        AnyResource::Run(run) => {
-            format!("{} {}", run.status.is_complete(), run.status.conditions.is_true(condition::RUNNING))
-        }
-        AnyResource::Runtime(runtime) => {
-            format!("{}{:?}", states(&runtime.status.conditions), runtime.status.source)
-        }
-        AnyResource::Flow(_) => String::new(),
-    };
-    Seen { declared, observed }
-}
-
 /// Follows the store and wakes; ends only when the store is closed.
-pub(crate) async fn follow(world: &World, wake: &Wakers) {
+pub(crate) async fn follow(world: &World, index: &Index, wake: &Wakers) {
     loop {
-        match follow_once(world, wake).await {
+        match follow_once(world, index, wake).await {
             Err(StoreError::Closed) => return,
             Err(error) => tracing::debug!(%error, "lists again"),
             Ok(()) => {}
@@ -76,30 +46,40 @@ pub(crate) async fn follow(world: &World, wake: &Wakers) {
     }
 }
 
-async fn follow_once(world: &World, wake: &Wakers) -> Result<(), StoreError> {
-    let (listed, mut changes) = world.store.list_and_watch(None).await?;
-    let mut known: HashMap<(&'static str, String), Seen> = HashMap::new();
-    for resource in &listed.items {
-        known.insert((resource.kind(), resource.metadata().name.clone()), seen(resource));
-        route(world, wake, resource, true, true).await?;
-    }
-    while let Some(change) = changes.next().await {
-        let event = change?;
-        let key = (event.kind, event.name.clone());
-        let resource = event.change.resource();
-        let (before, now) = (known.remove(&key), seen(resource));
-        let gone = matches!(event.change, Change::Deleted(_));
-        let declared = gone || before.as_ref().is_none_or(|b| b.declared != now.declared);
-        let observed = gone || before.as_ref().is_none_or(|b| b.observed != now.observed);
-        if !gone {
-            known.insert(key, now);
+async fn follow_once(world: &World, index: &Index, wake: &Wakers) -> Result<(), StoreError> {
+    // from before the first page on: what is written while pages are read is seen, perhaps twice
+    let mut changes = world.store.watch(None, Some(world.store.revision().await?))?;
+    index.listing();
+    for kind in [Runtime::KIND, Environment::KIND, Run::KIND, Flow::KIND] {
+        let mut after: Option<String> = None;
+        loop {
+            let page = world.store.page_any(kind, after.as_deref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.metadata().name.clone());
+            for resource in &page {
+                index.take(resource, false);
+                route(index, wake, resource, Changed { declared: true, observed: true });
+            }
+            while let Some(Some(change)) = changes.next().now_or_never() {
+                take(index, wake, &change?);
+            }
         }
-        route(world, wake, resource, declared, observed).await?;
+    }
+    index.listed();
+    while let Some(change) = changes.next().await {
+        take(index, wake, &change?);
     }
     Ok(())
 }
 
-async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: bool, observed: bool) -> Result<(), StoreError> {
+fn take(index: &Index, wake: &Wakers, event: &WatchEvent) {
+    let resource = event.change.resource();
+    let changed = index.take(resource, matches!(event.change, Change::Deleted(_)));
+    route(index, wake, resource, changed);
+}
+
+fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed) {
+    let Changed { declared, observed } = changed;
     let name = &resource.metadata().name;
     match resource {
         AnyResource::Environment(env) => {
@@ -136,49 +116,56 @@ async fn route(world: &World, wake: &Wakers, resource: &AnyResource, declared: b
                 wake.settings.ask(settings::KEY, "a runtime changed");
             }
             if declared || observed {
-                users(world, wake, name, "its runtime changed").await?;
+                for env in index.on(name) {
+                    wake.environments.ask(&*env, "its runtime changed");
+                }
+                waiting(index, wake, name, "its runtime changed");
             }
         }
         AnyResource::Flow(_) => {}
     }
-    Ok(())
 }
 
-/// Wakes whoever is on a runtime or waits for it.
-async fn users(world: &World, wake: &Wakers, runtime: &str, reason: &'static str) -> Result<(), StoreError> {
+/// Wakes whoever waits for room on a runtime.
+fn waiting(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
     // whoever named one that falls back to this may go there
-    let lists = |r: &hmz_api::Resource<Runtime>| r.spec.fallback.iter().any(|f| f.resource_name() == runtime);
-    let falls: BTreeSet<String> =
-        world.store.list::<Runtime>().await?.into_iter().filter(lists).map(|r| r.metadata.name).collect();
-    for env in world.store.list::<Environment>().await? {
-        let waits = !env.status.conditions.is_true(condition::SCHEDULED);
-        if is_on(&env, runtime) || (waits && falls.contains(&env.spec.runtime.resource_name())) {
-            wake.environments.ask(env.name(), reason);
-        }
+    for env in index.waits_for(runtime) {
+        wake.environments.ask(&*env, reason);
     }
-    for run in world.store.list::<Run>().await? {
-        let waits = !run.status.is_complete() && !run.status.conditions.is_true(condition::RUNNING);
-        let named = run.spec.environments.values().map(|e| e.place().runtime.resource_name());
-        let seconds = run.status.environments.values().filter_map(|role| Some(role.harness.as_ref()?.runtime.resource_name()));
-        let places: BTreeSet<String> = named.chain(seconds).collect();
-        if waits && (places.contains(runtime) || !places.is_disjoint(&falls)) {
-            // trying for shares on several daemons makes events itself when what was got on one is given back
-            let several = places.len() > 1 || (run.spec.environments.len() > 1 && !places.is_disjoint(&falls));
-            let after = if several { SEVERAL } else { Duration::ZERO };
-            wake.runs.ask_after(run.name(), after, reason);
-        }
+    for (run, several) in index.runs_for(runtime) {
+        // trying for shares on several daemons makes events itself when what was got on one is given back
+        wake.runs.ask_after(run, if several { SEVERAL } else { Duration::ZERO }, reason);
     }
-    Ok(())
 }
 
 /// Wakes everybody a daemon's event may concern, after more of them had the time to come.
-pub(crate) async fn daemon_changed(world: &World, wake: &Wakers, runtime: &RuntimeRef) {
+pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, place: &Place) {
+    const WHY: &str = "its daemon changed";
     tokio::time::sleep(GATHER).await;
-    let name = runtime.resource_name();
-    wake.runtimes.ask_after(&name, GATHER, "its daemon changed");
-    if let Err(error) = users(world, wake, &name, "its daemon changed").await {
-        tracing::debug!(%error, "nobody was woken; the periodic look finds it");
+    wake.runtimes.ask_after(&*place.0, GATHER, WHY);
+    waiting(index, wake, &place.0, WHY);
+    compare(world, index, wake, place, WHY).await;
+}
+
+/// Asks a daemon what it has, and wakes those environments whose status says something else: the others have nothing to see.
+pub(crate) async fn compare(world: &World, index: &Index, wake: &Wakers, place: &Place, reason: &'static str) {
+    let listed = match place.0.parse::<RuntimeRef>() {
+        Ok(runtime) => match (world.drivers.get(&runtime.backend), target_of(world, &runtime, place).await) {
+            // one that does not answer concerns everybody on it
+            (Some(driver), Some(target)) => driver.list(&target).await.ok(),
+            _ => None,
+        },
+        Err(_) => None,
+    };
+    for env in index.differing(place, &world.instance, listed.as_deref()) {
+        wake.environments.ask(&*env, reason);
     }
+}
+
+/// A place as its driver is asked, with what its runtime says now.
+pub(crate) async fn target_of(world: &World, runtime: &RuntimeRef, place: &Place) -> Option<Target> {
+    let spec = crate::runtime::find(&world.store, runtime).await.ok()?.map(|found| found.spec);
+    Some(target(runtime, spec.as_ref(), Some(&place.1)))
 }
 
 /// Passes every new reading of settings.yaml on.

@@ -3,6 +3,7 @@
 pub mod plan;
 
 use crate::core::{Action, ReconcileError, Reconciler};
+use crate::index::Index;
 use crate::target::{Saved, target};
 use crate::world::World;
 use async_trait::async_trait;
@@ -10,6 +11,9 @@ use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec, condition};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use hmz_drivers::DriverError;
 use hmz_store::Store;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Holds a runtime until no environment is on it.
@@ -18,7 +22,7 @@ pub const FINALIZER: &str = "hmz/in-use";
 pub const PERIOD: Duration = Duration::from_secs(30);
 
 /// The runtimes' controller.
-pub(crate) struct Runtimes(pub(crate) World);
+pub(crate) struct Runtimes(pub(crate) World, pub(crate) Arc<Index>);
 
 /// The resource of a runtime.
 pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<Resource<Runtime>>, ReconcileError> {
@@ -44,12 +48,6 @@ pub(crate) fn is_leaving(runtime: &Resource<Runtime>) -> bool {
     runtime.metadata.is_deleting() || runtime.status.conditions.is_false(condition::SAVED)
 }
 
-/// Whether an environment is, or is to be, on a runtime.
-pub(crate) fn is_on(environment: &Resource<Environment>, name: &str) -> bool {
-    let used = environment.status.used.as_ref().map(RuntimeRef::resource_name);
-    environment.spec.runtime.resource_name() == name || used.as_deref() == Some(name)
-}
-
 /// Whether something of an environment is on a runtime's daemon, or may be. One that only waits holds nothing: it would
 /// wait for the runtime while the runtime waits for it.
 pub(crate) fn holds(environment: &Resource<Environment>, name: &str) -> bool {
@@ -66,32 +64,26 @@ pub(crate) async fn is_used(store: &Store, name: &str) -> Result<bool, Reconcile
 
 /// What still needs a runtime of that name, as a person names it: `env/box`, `run/fix`.
 pub(crate) async fn users(store: &Store, name: &str) -> Result<Vec<String>, ReconcileError> {
-    let environments = store.list::<Environment>().await?;
-    let runs = store.list::<Run>().await?;
-    let needs = |r: &&Resource<Run>| {
+    let (mut environments, mut runs) = (Vec::new(), Vec::new());
+    let needs = |r: &Resource<Run>| {
         !r.status.is_complete()
             && r.status.conditions.is_true(condition::ACCEPTED)
             && r.spec.environments.values().any(|e| e.place().runtime.resource_name() == name)
     };
-    let environments = environments.iter().filter(|e| holds(e, name)).map(|e| format!("env/{}", e.name()));
-    Ok(environments.chain(runs.iter().filter(needs).map(|r| format!("run/{}", r.name()))).collect())
+    store.each::<Environment>(|e| environments.extend(holds(&e, name).then(|| format!("env/{}", e.name())))).await?;
+    store.each::<Run>(|r| runs.extend(needs(&r).then(|| format!("run/{}", r.name())))).await?;
+    environments.append(&mut runs);
+    Ok(environments)
 }
 
 /// The addresses a runtime's environments were started on, newest first, else what `local` meant to whoever called last.
-pub(crate) async fn endpoints(world: &World, name: &str, spec: &RuntimeSpec) -> Result<Vec<Option<String>>, ReconcileError> {
-    let mut on: Vec<_> = world.store.list::<Environment>().await?.into_iter().filter(|e| is_on(e, name)).collect();
-    on.sort_by_key(|e| std::cmp::Reverse(e.metadata.creation_timestamp));
-    let mut out: Vec<Option<String>> = Vec::new();
-    for endpoint in on.into_iter().filter_map(|e| e.status.endpoint) {
-        if !out.contains(&Some(endpoint.clone())) {
-            out.push(Some(endpoint));
-        }
-    }
+pub(crate) fn endpoints(world: &World, index: &Index, name: &str, spec: &RuntimeSpec) -> Vec<Option<String>> {
+    let mut out: Vec<Option<String>> = index.endpoints(name).iter().map(|endpoint| Some(endpoint.to_string())).collect();
     if out.is_empty() {
         let local = world.callers.latest().and_then(|c| c.docker_endpoint);
         out.push(crate::target::known_endpoint(spec, local.as_deref()));
     }
-    Ok(out)
+    out
 }
 
 #[async_trait]
@@ -114,18 +106,18 @@ impl Reconciler for Runtimes {
             runtime.metadata.finalizers.push(FINALIZER.into());
             runtime = world.store.update(runtime).await?;
         }
-        let seen = look(world, key, &runtime).await?;
+        let seen = look(world, &self.1, key, &runtime).await?;
         runtime.status = plan::plan(&runtime, &seen);
         world.store.update_status(runtime).await?;
         Ok(Action::requeue(PERIOD))
     }
 }
 
-async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<plan::Observed, ReconcileError> {
+async fn look(world: &World, index: &Index, name: &str, runtime: &Resource<Runtime>) -> Result<plan::Observed, ReconcileError> {
     let now = world.clock.now();
     let reference = name.parse::<RuntimeRef>().unwrap_or_else(|_| RuntimeRef::unsaved(Backend::Docker));
     let driver = world.drivers.get(&reference.backend);
-    let endpoint = endpoints(world, name, &runtime.spec).await?.into_iter().next().flatten();
+    let endpoint = endpoints(world, index, name, &runtime.spec).into_iter().next().flatten();
     let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
     let unsupported = crate::target::undriven(&reference, driver.is_some());
     let daemon = match (driver, unsupported) {
@@ -136,7 +128,13 @@ async fn look(world: &World, name: &str, runtime: &Resource<Runtime>) -> Result<
         (_, Some(why)) => Err(Some(DriverError::Refused(why))),
         (None, None) => Err(None),
     };
-    let runs = world.store.list::<Run>().await?;
-    let runs = runs.into_iter().filter_map(|r| Some((r.metadata.uid?, r.metadata.name))).collect();
+    let mut runs = BTreeMap::new();
+    for uid in daemon.iter().flat_map(|(_, boxes)| boxes).filter_map(|one| one.run) {
+        if let Entry::Vacant(entry) = runs.entry(uid)
+            && let Some(run) = world.store.by_uid::<Run>(uid).await?
+        {
+            entry.insert(run.metadata.name);
+        }
+    }
     Ok(plan::Observed { now, at: reference.at(), provider: reference.provider().to_owned(), runs, daemon })
 }

@@ -4,6 +4,7 @@ use crate::core::meter::Figures;
 use crate::core::{self, Backoff, Meter, Options, Reconciler, Requests};
 use crate::environment::Environments;
 use crate::events;
+use crate::index::Index;
 use crate::router::{self, Wakers};
 use crate::run::Runs;
 use crate::runtime::Runtimes;
@@ -18,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 const RESYNC: Duration = Duration::from_secs(30);
 
 /// Controllers at work. Dropping it ends them at once, which is as safe as a crash.
-#[derive(Debug)]
 pub struct Running {
     stop: CancellationToken,
     task: core::Spawned,
     wake: Wakers,
     meters: Meters,
+    index: Arc<Index>,
 }
 
 /// What the controllers count. Clones are the same.
@@ -48,16 +49,17 @@ pub fn start(world: World) -> Running {
     let wake = Wakers { environments, runs, runtimes, settings, sweep };
     let names = ["environment", "run", "runtime", "settings", "sweep"];
     let meters = Meters(Arc::new(names.into_iter().map(Meter::new).collect()));
-    let (wakers, stopped, counted) = (wake.clone(), stop.clone(), meters.clone());
+    let index = Index::new();
+    let (wakers, stopped, counted, known) = (wake.clone(), stop.clone(), meters.clone(), index.clone());
     let task = core::spawn(async move {
         let options = |concurrency, resync| Options { concurrency, resync, backoff: Backoff::DEFAULT };
         let controllers: [(Box<dyn Reconciler>, Options, _); 5] = [
             // a pull is one of these for as long as it takes
             (Box::new(Environments(world.clone())), options(32, RESYNC), environment_requests),
             (Box::new(Runs(world.clone())), options(16, RESYNC), run_requests),
-            (Box::new(Runtimes(world.clone())), options(4, Duration::ZERO), runtime_requests),
+            (Box::new(Runtimes(world.clone(), known.clone())), options(4, Duration::ZERO), runtime_requests),
             (Box::new(Settings(world.clone())), options(1, Duration::ZERO), settings_requests),
-            (Box::new(Sweep(world.clone())), options(2, Duration::ZERO), sweep_requests),
+            (Box::new(Sweep(world.clone(), known.clone())), options(2, Duration::ZERO), sweep_requests),
         ];
         let work =
             controllers.into_iter().zip(counted.0.iter()).enumerate().map(|(nth, ((controller, options, requests), meter))| {
@@ -67,9 +69,9 @@ pub fn start(world: World) -> Running {
             });
         let sources = async {
             tokio::join!(
-                router::follow(&world, &wakers),
+                router::follow(&world, &known, &wakers),
                 router::follow_settings(&world, &wakers),
-                events::listen(&world, &wakers)
+                events::listen(&world, &known, &wakers)
             );
             std::future::pending::<()>().await;
         };
@@ -79,7 +81,7 @@ pub fn start(world: World) -> Running {
             () = sources => {}
         }
     });
-    Running { stop, task, wake, meters }
+    Running { stop, task, wake, meters, index }
 }
 
 impl Running {
@@ -93,6 +95,12 @@ impl Running {
         self.meters.clone()
     }
 
+    /// Whether any run has not ended, or any environment is to be started, healed or removed. For as long as the store cannot
+    /// be read, something may be.
+    pub fn is_busy(&self) -> bool {
+        self.index.is_busy()
+    }
+
     /// Whether they have ended: only after [`Running::drain`], or by a fault of ours.
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
@@ -102,5 +110,11 @@ impl Running {
     pub async fn drain(self) {
         self.stop.cancel();
         self.task.await;
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").finish_non_exhaustive()
     }
 }

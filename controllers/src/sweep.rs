@@ -7,6 +7,7 @@
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::environment::execute::remove;
 use crate::environment::plan::is_down;
+use crate::index::Index;
 use crate::runtime;
 use crate::target::target;
 use crate::world::{InUse, World};
@@ -15,7 +16,9 @@ use hmz_api::Resource;
 use hmz_api::RuntimeRef;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_drivers::{BoxKey, ObservedBox, Purpose};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often each daemon is swept though nothing happened.
@@ -47,9 +50,14 @@ pub fn late(instance: &str, listed: &[ObservedBox], before: &[Resource<Environme
     holds.filter(|key| key.instance == instance && runs(key) && !boxed(key)).cloned().collect()
 }
 
-/// What is in use of the files here, by what one daemon lists. Pure.
-pub fn in_use(instance: &str, listed: &[ObservedBox], environments: &[Resource<Environment>], runs: &[Resource<Run>]) -> InUse {
+/// Every environment and every run there is.
+pub type All<'a> = (&'a [Resource<Environment>], &'a [Resource<Run>]);
+
+/// What is in use of the files here, by what one daemon lists; `all` is every environment and run, where that daemon may have
+/// every box. Pure.
+pub fn in_use(instance: &str, listed: &[ObservedBox], all: Option<All<'_>>) -> InUse {
     let boxes: Vec<BoxKey> = listed.iter().filter_map(|b| b.key.clone()).collect();
+    let Some((environments, runs)) = all else { return InUse { boxes, programs: None } };
     let ours = |b: &&ObservedBox| b.purpose == Purpose::Box && b.key.as_ref().is_some_and(|k| k.instance == instance);
     let programs: Option<Vec<PathBuf>> = listed.iter().filter(ours).map(|b| b.program.clone()).collect();
     // a box that is not on this daemon is on another one; a runner starts its supervisors from the program it is itself
@@ -61,8 +69,18 @@ pub fn in_use(instance: &str, listed: &[ObservedBox], environments: &[Resource<E
     InUse { boxes, programs: programs.filter(|_| all_seen && no_runner) }
 }
 
+/// The environments that boxes and holds of ours are of, as the store has them now.
+async fn named(world: &World, listed: &[ObservedBox]) -> Result<Vec<Resource<Environment>>, ReconcileError> {
+    let ours = listed.iter().filter_map(|b| b.key.as_ref()).filter(|key| key.instance == world.instance);
+    let mut found = Vec::new();
+    for uid in ours.map(|key| key.uid).collect::<BTreeSet<_>>() {
+        found.extend(world.store.by_uid::<Environment>(uid).await?);
+    }
+    Ok(found)
+}
+
 /// The controller; its keys are runtimes.
-pub(crate) struct Sweep(pub(crate) World);
+pub(crate) struct Sweep(pub(crate) World, pub(crate) Arc<Index>);
 
 #[async_trait]
 impl Reconciler for Sweep {
@@ -77,24 +95,34 @@ impl Reconciler for Sweep {
         let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
         // one that does not go keeps no other from going
         let mut stays = None;
-        for endpoint in runtime::endpoints(world, key, &runtime.spec).await? {
+        for endpoint in runtime::endpoints(world, &self.1, key, &runtime.spec) {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
-            let before = world.store.list::<Environment>().await?;
             // one that does not answer is swept when it does
-            let Ok(listed) = driver.list(&target).await else { continue };
-            for key in late(&world.instance, &listed, &before) {
-                tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
-                // the files are those of its box elsewhere
-                stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
+            let Ok(mut listed) = driver.list(&target).await else { continue };
+            let before = named(world, &listed).await?;
+            if !late(&world.instance, &listed, &before).is_empty() {
+                // a box of theirs may have come to be since it was listed
+                let Ok(again) = driver.list(&target).await else { continue };
+                listed = again;
+                for key in late(&world.instance, &listed, &before) {
+                    tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
+                    // the files are those of its box elsewhere
+                    stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
+                }
             }
-            let environments = world.store.list::<Environment>().await?;
+            let environments = named(world, &listed).await?;
             for key in plan(&world.instance, &listed, &environments) {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
                 stays = remove(world, &target, &key).await.err().or(stays);
             }
-            let runs = world.store.list::<Run>().await?;
+            let used = if self.1.may_be_all(listed.len()) {
+                let (environments, runs) = (world.store.list::<Environment>().await?, world.store.list::<Run>().await?);
+                in_use(&world.instance, &listed, Some((&environments, &runs)))
+            } else {
+                in_use(&world.instance, &listed, None)
+            };
             // what stays is looked at again the next time
-            if let Err(e) = world.files.sweep(&in_use(&world.instance, &listed, &environments, &runs)).await {
+            if let Err(e) = world.files.sweep(&used).await {
                 tracing::warn!("the sweep: {}", e.message);
             }
         }
@@ -139,11 +167,13 @@ mod tests {
             made
         };
         let all = [listed(Purpose::Box, "us", 1, 1), listed(Purpose::Box, "them", 2, 1), listed(Purpose::Hold, "us", 3, 1)];
-        let known =
-            |environments: &[Resource<Environment>], runs: &[Resource<Run>]| in_use("us", &all, environments, runs).programs;
+        let known = |environments: &[Resource<Environment>], runs: &[Resource<Run>]| {
+            in_use("us", &all, Some((environments, runs))).programs
+        };
         let ours: Option<Vec<PathBuf>> = Some(vec!["/guest/1/hmz".into()]);
         assert_eq!(known(&[environment(1, Some("id")), environment(4, None)], &[]), ours);
-        assert_eq!(in_use("us", &all, &[], &[]).boxes.len(), 3);
+        assert_eq!(in_use("us", &all, None), InUse { boxes: in_use("us", &all, Some((&[], &[]))).boxes, programs: None });
+        assert_eq!(in_use("us", &all, None).boxes.len(), 3);
         // one whose box is on another daemon, or not there yet
         assert_eq!(known(&[environment(4, Some("id"))], &[]), None);
         let mut scheduled = environment(3, None);
@@ -155,7 +185,7 @@ mod tests {
         assert_eq!(known(&[], &[run]), ours);
         let mut odd = listed(Purpose::Box, "us", 1, 1);
         odd.program = None;
-        assert_eq!(in_use("us", &[odd], &[], &[]).programs, None);
+        assert_eq!(in_use("us", &[odd], Some((&[], &[]))).programs, None);
     }
 
     #[test]

@@ -8,23 +8,39 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Action {
     pub(crate) after: Option<Duration>,
-    pub(crate) gone: bool,
+    pub(crate) rest: Rest,
+}
+
+/// How long to leave a key alone that did not say when to look at it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Until the next resync.
+    Short,
+    /// Many times as long: others look for it at what may change.
+    Long,
+    /// For ever.
+    Gone,
 }
 
 impl Action {
     /// When something changes, or at the next resync.
     pub const fn await_change() -> Self {
-        Self { after: None, gone: false }
+        Self { after: None, rest: Rest::Short }
+    }
+
+    /// When something changes; it is as it should be, and somebody else looks now and then whether it still is.
+    pub const fn settled() -> Self {
+        Self { after: None, rest: Rest::Long }
     }
 
     /// After this long at the latest.
     pub const fn requeue(after: Duration) -> Self {
-        Self { after: Some(after), gone: false }
+        Self { after: Some(after), rest: Rest::Short }
     }
 
     /// Never, unless somebody asks: there is nothing of that key.
     pub const fn gone() -> Self {
-        Self { after: None, gone: true }
+        Self { after: None, rest: Rest::Gone }
     }
 
     /// The earlier of two.

@@ -1,5 +1,6 @@
 //! Works a queue off.
 
+use super::action::Rest;
 use super::meter::{self, Meter};
 use super::{Action, Backoff, Queue, ReconcileError};
 use async_trait::async_trait;
@@ -13,6 +14,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use tracing::field::Empty;
+
+/// How many times a resync it is until one that is settled is looked at again.
+const LONG: u32 = 20;
 
 /// How long work in hand may take to end once a drain began; what is not done then is dropped and gone on with after a restart.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -142,8 +146,11 @@ fn settle(
             failures.remove(key);
             match action.after {
                 Some(after) => Some(after),
-                None if action.gone || options.resync.is_zero() => None,
-                None => Some(options.resync.mul_f64(1.0 - 0.2 * random.random::<f64>())),
+                None if action.rest == Rest::Gone || options.resync.is_zero() => None,
+                None => {
+                    let times = if action.rest == Rest::Long { LONG } else { 1 };
+                    Some((options.resync * times).mul_f64(1.0 - 0.2 * random.random::<f64>()))
+                }
             }
         }
         Err(error) => {

@@ -313,7 +313,7 @@ fn answer(env: &mut Resource<Environment>, seen: &Observed, restarted: bool) -> 
         outcome::keep(env, GUEST_READY);
         // until a runner owns it, its lease is renewed from here
         let renew = seen.owner == Owner::Preparing && env.status.lease_seconds.is_some();
-        return if renew { Step::Probe(address) } else { Step::Wait(Action::await_change()) };
+        return if renew { Step::Probe(address) } else { Step::Wait(Action::settled()) };
     }
     let since = |kind: &str| env.status.conditions.get(kind).map_or(Duration::ZERO, |c| age(c.last_transition_time, seen.now));
     if seen.owner == Owner::Preparing && since(CREATED).min(since(GUEST_READY)) > GUEST_LIMIT {
@@ -332,7 +332,7 @@ pub fn after_probe(environment: &Resource<Environment>, owner: Owner, now: Times
     if status.conditions.is_true(GUEST_READY) {
         return match status.lease_seconds {
             Some(lease) if owner == Owner::Preparing => Action::requeue(Duration::from_secs((lease / 3).max(1))),
-            _ => Action::await_change(),
+            _ => Action::settled(),
         };
     }
     // often at first, when a guest is about to be there, then more and more rarely
@@ -348,13 +348,13 @@ fn down(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         return Step::Discard(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
     }
     if seen.owner != Owner::Nobody {
-        return Step::Wait(Action::await_change()); // nothing re-creates a run's box
+        return Step::Wait(Action::settled()); // nothing re-creates a run's box
     }
     if death.observed_generation < env.metadata.generation {
         return next;
     }
     if env.spec.restart == RestartPolicy::Never {
-        return Step::Wait(Action::await_change());
+        return Step::Wait(Action::settled());
     }
     let lived = env.status.started_at.map_or(SignedDuration::ZERO, |at| death.last_transition_time.duration_since(at));
     let pause = (SHORT_LIFE - lived).clamp(SignedDuration::from_secs(1), SHORT_LIFE);

@@ -16,7 +16,7 @@ use hmz_api::kinds::condition::{ACCEPTED, ENVIRONMENTS_READY};
 use hmz_api::kinds::{Environment, Flow, FlowSpec, Harness, Run, Runtime};
 use hmz_api::launch::CallerContext;
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks.
 pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, ReconcileError> {
@@ -31,12 +31,15 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     let settled = run.status.conditions.is_true(ENVIRONMENTS_READY) || run.status.runner.is_none();
     let runner = if complete && !going && settled { None } else { runner(world, run).await };
     let waits = !settled && matches!(runner, Some((_, RunnerState::Alive)));
-    let environments = world.store.list::<Environment>().await?;
+    // what it owns has names that it gave, now or before its spec changed
     let names = run.spec.environments.keys().map(|role| environment_name(run.name(), role));
-    let names: Vec<String> = names.flat_map(|name| [second::name_of(&name), name]).collect();
+    let names: BTreeSet<String> = names.flat_map(|name| [second::name_of(&name), name]).collect();
+    let given = run.status.environments.values().filter_map(|role| role.environment.clone());
+    let given = given.flat_map(|name| [second::name_of(&name), name]);
     let mut owned = BTreeMap::new();
     let mut taken = Vec::new();
-    for env in environments {
+    for name in names.iter().cloned().chain(given).collect::<BTreeSet<_>>() {
+        let Some(env) = world.store.get::<Environment>(&name).await? else { continue };
         if owner_run(&env).is_some_and(|o| o.uid == uid) {
             owned.insert(env.metadata.name.clone(), env);
         } else if names.contains(&env.metadata.name) {

@@ -1,6 +1,6 @@
 //! What has to hold: always, and in the end.
 
-use crate::daemon::{CPUS, Daemon, HOLD_AGE, NO_IMAGE};
+use crate::daemon::{Daemon, HOLD_AGE, NO_IMAGE};
 use crate::scenario::{INSTANCE, Sim};
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::{Cpus, Kind, Resource};
@@ -34,7 +34,7 @@ fn free(daemon: &Daemon) -> u64 {
         .filter_map(|c| c.seen.share.cpus)
         .map(Cpus::millis)
         .sum();
-    CPUS * 1000 - held
+    daemon.cpus * 1000 - held
 }
 
 /// Everything is as declared, or says why it cannot be, and nothing is there that nobody declared. What comes back are the
@@ -74,7 +74,7 @@ pub async fn converged(sim: &Sim, everything_goes: bool) -> BTreeSet<String> {
             }
             "Insufficient" if falls(sim, env) => true,
             "Insufficient" => sim.daemons.iter().any(|d| {
-                let here = |e: &Resource<Environment>| e.status.endpoint == Some(format!("unix:///{}.sock", d.name));
+                let here = |e: &Resource<Environment>| e.status.endpoint == Some(d.endpoint());
                 let gang = gang(env, &environments).into_iter().filter(|e| here(e)).map(asked).sum::<u64>();
                 free(d) < gang
             }),

@@ -2,6 +2,7 @@
 //! fail, events that are dropped, doubled and late, pulls that take their time, daemons that are not there.
 
 use crate::dice::Dice;
+use crate::fate::Fate;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hmz_api::kinds::{Endpoint, Share};
@@ -17,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// CPUs of each daemon.
+/// CPUs of each daemon, where nothing else is said.
 pub const CPUS: u64 = 4;
 /// When a hold that nobody renewed counts no more.
 pub const HOLD_AGE: Duration = Duration::from_secs(30);
@@ -52,14 +53,27 @@ pub struct State {
 
 /// One daemon.
 pub struct Daemon {
-    pub name: &'static str,
+    pub name: String,
+    pub cpus: u64,
+    /// How long its guests take at most until they answer, in milliseconds.
+    pub guests: u64,
     pub state: Mutex<State>,
     pub broken: Mutex<Vec<String>>,
 }
 
 impl Daemon {
-    pub fn new(name: &'static str) -> Self {
-        Self { name, state: Mutex::default(), broken: Mutex::default() }
+    pub fn new(name: &str) -> Self {
+        Self::with(name, CPUS)
+    }
+
+    pub fn with(name: &str, cpus: u64) -> Self {
+        let guests = if cpus > CPUS { 5 } else { 400 };
+        Self { name: name.to_owned(), cpus, guests, state: Mutex::default(), broken: Mutex::default() }
+    }
+
+    /// Its address.
+    pub fn endpoint(&self) -> String {
+        format!("unix:///{}.sock", self.name)
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -92,8 +106,8 @@ impl Daemon {
 
     pub fn check(&self, state: &State) {
         let held = state.held(&[]);
-        if held > CPUS * 1000 {
-            self.broke(format!("{}: {held} of {} thousandths handed out", self.name, CPUS * 1000));
+        if held > self.cpus * 1000 {
+            self.broke(format!("{}: {held} of {} thousandths handed out", self.name, self.cpus * 1000));
         }
         let mut boxes = BTreeMap::new();
         for one in state.containers.values().filter(|c| c.seen.purpose == Purpose::Box) {
@@ -130,7 +144,7 @@ impl Daemon {
     /// Somebody else takes a share, if there is room, as we do.
     pub fn stranger_takes(&self, cpus: u64, dice: &Dice) {
         let mut state = self.state();
-        if state.held(&[]) + cpus * 1000 <= CPUS * 1000 {
+        if state.held(&[]) + cpus * 1000 <= self.cpus * 1000 {
             let key =
                 BoxKey { instance: "stranger".into(), uid: hmz_store::Ids::uid(dice), incarnation: 1, role: "theirs".into() };
             let share = Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() };
@@ -228,8 +242,10 @@ impl State {
 
 /// The driver of all daemons.
 pub struct Liar {
-    pub daemons: Vec<Arc<Daemon>>,
+    /// By address.
+    pub daemons: BTreeMap<String, Arc<Daemon>>,
     pub dice: Dice,
+    pub fate: Fate,
     /// Whether it lies at the moment.
     pub lies: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -248,8 +264,7 @@ impl Liar {
         };
         let at = target.runtime.at();
         let unreachable = |why: &str| DriverError::Unreachable { at: at.clone(), why: why.into() };
-        let found = self.daemons.iter().find(|d| path == format!("unix:///{}.sock", d.name)).cloned();
-        let daemon = found.ok_or_else(|| unreachable("no such socket"))?;
+        let daemon = self.daemons.get(&path).cloned().ok_or_else(|| unreachable("no such socket"))?;
         if daemon.state().unreachable {
             return Err(unreachable("connection refused"));
         }
@@ -259,12 +274,17 @@ impl Liar {
         if self.lies(40) {
             return Err(unreachable("connection reset"));
         }
+        self.fate.step().await;
         Ok(daemon)
     }
 
     /// The way back: it takes a moment, and the reply may be lost.
     async fn back<T>(&self, daemon: &Daemon, target: &Target, reply: T) -> Result<T, DriverError> {
-        daemon.check(&daemon.state());
+        // one with many boxes is checked now and then
+        if daemon.cpus <= CPUS {
+            daemon.check(&daemon.state());
+        }
+        self.fate.step().await;
         tokio::time::sleep(self.dice.millis(20)).await;
         if self.lies(20) {
             return Err(DriverError::Unreachable { at: target.runtime.at(), why: "the reply was lost".into() });
@@ -279,9 +299,9 @@ impl Driver for Liar {
         let daemon = self.reach(target).await?;
         let facts = Facts {
             version: "20.10".into(),
-            cpus: Cpus::whole(CPUS),
+            cpus: Cpus::whole(daemon.cpus),
             memory: Memory::from_bytes(8 << 30),
-            endpoint: format!("unix:///{}.sock", daemon.name),
+            endpoint: daemon.endpoint(),
             ..Facts::default()
         };
         self.back(&daemon, target, facts).await
@@ -317,7 +337,7 @@ impl Driver for Liar {
         let daemon = self.reach(target).await?;
         let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
         let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
-        let answer = weighed(&daemon.state(), target, wants, &keys, more);
+        let answer = weighed(daemon.cpus, &daemon.state(), target, wants, &keys, more);
         self.back(&daemon, target, Some(answer.map_or_else(Admitted::Short, Admitted::Held))).await
     }
 
@@ -390,7 +410,7 @@ impl Driver for Liar {
                         let (share, running) = (spec.share.clone(), BoxState::Running(pid));
                         let name = state.add(Purpose::Box, &spec.key, spec.run, provider, share, running, spec.lease);
                         if let Some(made) = state.containers.get_mut(&name) {
-                            made.answers += self.dice.millis(400);
+                            made.answers += self.dice.millis(daemon.guests);
                         }
                         Ok(name)
                     }
@@ -420,6 +440,10 @@ impl Driver for Liar {
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
         let daemon = self.reach(target).await?;
         let listed = daemon.state().containers.values().map(|c| c.seen.clone()).collect();
+        // what is heard of late is old by then
+        if self.lies(10) {
+            tokio::time::sleep(self.dice.millis(2000)).await;
+        }
         self.back(&daemon, target, listed).await
     }
 
@@ -472,8 +496,15 @@ impl Driver for Liar {
 }
 
 /// The shares that would be held beside what is there, but for these, and `more`.
-fn weighed(state: &State, target: &Target, wants: &[Want], but: &[&BoxKey], more: u64) -> Result<Vec<Share>, Shortage> {
-    let total = target.spec.cpus.map_or(CPUS * 1000, Cpus::millis);
+fn weighed(
+    cpus: u64,
+    state: &State,
+    target: &Target,
+    wants: &[Want],
+    but: &[&BoxKey],
+    more: u64,
+) -> Result<Vec<Share>, Shortage> {
+    let total = target.spec.cpus.map_or(cpus * 1000, Cpus::millis);
     let (held, asked) = (state.held(but) + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
     if held + asked > total {
         let at = target.runtime.at();
@@ -488,7 +519,7 @@ fn weighed(state: &State, target: &Target, wants: &[Want], but: &[&BoxKey], more
 fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     let mut state = daemon.state();
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    match weighed(&state, target, wants, &keys, 0) {
+    match weighed(daemon.cpus, &state, target, wants, &keys, 0) {
         Err(short) => {
             for key in keys {
                 state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));

@@ -155,7 +155,8 @@ impl BoxFiles for FakeFiles {
 
 /// Guests that answer a while after their box runs.
 pub struct FakeGuests {
-    pub daemons: Vec<Arc<Daemon>>,
+    /// By address.
+    pub daemons: BTreeMap<String, Arc<Daemon>>,
     pub dice: Dice,
 }
 
@@ -163,12 +164,15 @@ pub struct FakeGuests {
 impl GuestProbe for FakeGuests {
     async fn check(&self, address: &BoxAddress) -> Result<(), String> {
         tokio::time::sleep(self.dice.millis(10)).await;
-        for daemon in &self.daemons {
+        // most often it is where its runtime says
+        let named = address.used.strip_prefix("docker:").map(|name| format!("unix:///{name}.sock"));
+        let first = named.and_then(|endpoint| self.daemons.get(&endpoint));
+        for daemon in first.into_iter().chain(self.daemons.values()) {
             let mut state = daemon.state();
-            let found = state.containers.values_mut().find(|c| {
-                let key = c.seen.key.as_ref();
-                c.seen.purpose == Purpose::Box && key.is_some_and(|k| scratch(k) == address.scratch)
-            });
+            // named as a daemon names it
+            let name = address.scratch.trim_start_matches("/scratch/").replace('-', "");
+            let name = name.split_at_checked(32).map(|(uid, incarnation)| format!("hmz-box-{uid}-{incarnation}"));
+            let found = name.and_then(|name| state.containers.get_mut(&name)).filter(|c| c.seen.purpose == Purpose::Box);
             if let Some(found) = found {
                 let runs = matches!(address.link, Link::Direct { pid, .. } if found.seen.state == BoxState::Running(pid));
                 let answers = runs && found.answers <= Instant::now();

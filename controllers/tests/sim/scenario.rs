@@ -3,6 +3,7 @@
 use crate::checks;
 use crate::daemon::{Daemon, Liar, NO_IMAGE, ending};
 use crate::dice::{Dice, SimClock};
+use crate::fate::Fate;
 use crate::others::{FakeCallers, FakeEpics, FakeFiles, FakeFlows, FakeGuests, FakeRunners, scratch};
 use crate::slow_store::SlowStore;
 use hmz_api::clock::SharedClock;
@@ -13,7 +14,7 @@ use hmz_api::kinds::{
 use hmz_api::{AnyResource, Backend, Cpus, Resource, RuntimeRef, Span};
 use hmz_controllers::{CANCEL, Running, SettingsSnapshot, World, start};
 use hmz_drivers::{BoxState, Driver};
-use hmz_store::{Sqlite, Store};
+use hmz_store::{Backend as StoreBackend, Memory, Sqlite, Store};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,7 @@ pub struct Sim {
     pub runners: Arc<FakeRunners>,
     pub files: Arc<FakeFiles>,
     lies: Arc<AtomicBool>,
+    fate: Fate,
     settings: watch::Sender<SettingsSnapshot>,
     /// Whether the runtime `a` falls back to `b`, with one between them that is none.
     pub falls: bool,
@@ -87,7 +89,12 @@ impl Sim {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
         let lies = Arc::new(AtomicBool::new(true));
-        let backend = SlowStore { inner: Sqlite::in_memory(256).unwrap(), dice: dice.clone(), writes: AtomicU64::new(0) };
+        // the same either way: each backend holds to the same conformance suite
+        let inner: Box<dyn StoreBackend> =
+            if seed.is_multiple_of(8) { Box::new(Sqlite::in_memory(256).unwrap()) } else { Box::new(Memory::remembering(256)) };
+        let fate = Fate::default();
+        let (lied, writes) = (lies.clone(), AtomicU64::new(0));
+        let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lied, writes };
         let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
         let daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
         let told = Arc::default();
@@ -99,7 +106,9 @@ impl Sim {
             told: Arc::clone(&told),
         });
         let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
-        let driver: Arc<dyn Driver> = Arc::new(Liar { daemons: daemons.clone(), dice: dice.clone(), lies: lies.clone() });
+        let by_address: BTreeMap<String, Arc<Daemon>> = daemons.iter().map(|d| (d.endpoint(), d.clone())).collect();
+        let liar = Liar { daemons: by_address.clone(), dice: dice.clone(), fate: fate.clone(), lies: lies.clone() };
+        let driver: Arc<dyn Driver> = Arc::new(liar);
         let (settings, receiver) = watch::channel(settings(true, !seed.is_multiple_of(3)));
         let world = World {
             store: store.clone(),
@@ -110,7 +119,7 @@ impl Sim {
             seed,
             runners: runners.clone(),
             files: files.clone(),
-            probe: Arc::new(FakeGuests { daemons: daemons.clone(), dice: dice.clone() }),
+            probe: Arc::new(FakeGuests { daemons: by_address, dice: dice.clone() }),
             callers: Arc::new(FakeCallers),
             flows: Arc::new(FakeFlows),
             epics: Arc::new(FakeEpics { dice: dice.clone(), told }),
@@ -126,6 +135,7 @@ impl Sim {
             runners,
             files,
             lies,
+            fate,
             settings,
             falls: !seed.is_multiple_of(3),
             world,
@@ -310,13 +320,21 @@ impl Sim {
 
     /// The controllers end wherever they are, and begin again on what is there.
     async fn crash(&mut self) {
-        self.pass(self.dice.millis(300)).await;
         let orderly = self.dice.one_in(5);
-        if let Some(running) = self.running.take().filter(|_| orderly) {
-            running.drain().await;
+        let step = self.dice.below(60);
+        if orderly {
+            self.pass(self.dice.millis(300)).await;
+            if let Some(running) = self.running.take() {
+                running.drain().await;
+            }
+        } else {
+            // in the middle of that step, or soon if nothing is done
+            self.fate.end_at(step);
+            let _ = tokio::time::timeout(Duration::from_millis(300 + self.dice.below(2000)), self.fate.reached()).await;
         }
         self.running = None;
-        self.tell("crash".into());
+        self.fate.go_on();
+        self.tell(format!("crash: orderly {orderly}, at step {step}"));
         self.pass(self.dice.millis(5000)).await;
         self.start();
     }

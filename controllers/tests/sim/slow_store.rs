@@ -1,14 +1,21 @@
-//! A store whose every call takes a moment before and after, so that a crash can fall between.
+//! A store whose every write takes a moment before and after, so that a crash can fall between, and to which somebody else
+//! wrote first now and then.
 
 use crate::dice::Dice;
+use crate::fate::Fate;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
-use hmz_store::{Backend, Sqlite, StoreError, Watch, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use hmz_store::{Backend, Expect, StoreError, Watch, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uuid::Uuid;
 
 pub struct SlowStore {
-    pub inner: Sqlite,
+    pub inner: Box<dyn Backend>,
     pub dice: Dice,
+    pub fate: Fate,
+    /// Whether others write at the moment.
+    pub lies: Arc<AtomicBool>,
     pub writes: AtomicU64,
 }
 
@@ -30,10 +37,28 @@ impl Backend for SlowStore {
         self.inner.list(kind).await
     }
 
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+        self.inner.page(kind, after, limit).await
+    }
+
+    async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError> {
+        self.inner.names(kind).await
+    }
+
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+        self.inner.by_uid(kind, uid).await
+    }
+
     async fn write(&self, write: Write) -> Result<u64, StoreError> {
         self.moment().await;
+        self.fate.step().await;
+        if self.lies.load(Ordering::Relaxed) && matches!(write.expect, Expect::Revision(_)) && self.dice.one_in(40) {
+            let one = write.change.resource();
+            return Err(StoreError::Conflict { kind: one.kind().into(), name: one.metadata().name.clone() });
+        }
         let written = self.inner.write(write).await;
         self.writes.fetch_add(1, Ordering::Relaxed);
+        self.fate.step().await;
         self.moment().await;
         written
     }

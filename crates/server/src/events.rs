@@ -3,20 +3,25 @@
 //!
 //! They are for people: nothing is decided by them, and the last ones may be lost with the power.
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use hmz_api::clock::SharedClock;
 use hmz_api::rest::{Event, EventType, SET_KIND};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Error};
-use hmz_store::{Change, Store};
+use hmz_store::{Change, Store, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
+/// The kinds there are.
+const KINDS: [&str; 4] = ["Run", "Environment", "Runtime", "Flow"];
+/// How many resources are held at a time while all are looked at.
+const PAGE: usize = 256;
 /// How many are kept.
 const KEPT: usize = 2000;
 /// How long one is kept after it happened last.
@@ -115,50 +120,69 @@ impl Events {
     /// # Errors
     /// When it cannot be read.
     pub async fn record(&self, store: Store) -> Result<(), Error> {
-        let mut known: BTreeMap<(String, String), AnyResource> = BTreeMap::new();
+        let mut known: BTreeMap<(&'static str, String), Known> = BTreeMap::new();
         let mut first = true;
         loop {
-            let (listed, mut changes) = store.list_and_watch(None).await?;
+            // from before the first page on: what is written meanwhile is seen, perhaps twice, which is the same
+            let mut changes = store.watch(None, Some(store.revision().await?))?;
             let mut before = std::mem::take(&mut known);
-            for one in listed.items {
-                let key = key(&one);
-                let was = before.remove(&key);
-                // what was there before the daemon was is no news
-                if !first {
-                    self.compare(was.as_ref(), &one);
+            for kind in KINDS {
+                let mut after: Option<String> = None;
+                loop {
+                    let page = store.page_any(kind, after.as_deref(), PAGE).await?;
+                    let Some(last) = page.last() else { break };
+                    after = Some(last.metadata().name.clone());
+                    for one in page {
+                        let key = key(&one);
+                        let was = before.remove(&key);
+                        // what was there before the daemon was is no news
+                        if !first {
+                            self.compare(was.as_ref(), &one);
+                        }
+                        known.insert(key, Known::of(&one));
+                    }
+                    // a watch that is not read lags behind; its error is met again below
+                    while let Some(Some(Ok(event))) = changes.next().now_or_never() {
+                        self.follow_one(&mut known, event);
+                    }
                 }
-                known.insert(key, one);
             }
-            before.values().for_each(|gone| self.gone(gone));
+            for ((kind, name), gone) in before {
+                self.gone(kind, &name, gone.uid);
+            }
             first = false;
             // a watch that lagged behind ends, and all is looked at again
             while let Some(Ok(event)) = changes.next().await {
-                match event.change {
-                    Change::Applied(one) => {
-                        let was = known.insert(key(&one), one.clone());
-                        self.compare(was.as_ref(), &one);
-                    }
-                    Change::Deleted(one) => {
-                        known.remove(&key(&one));
-                        self.gone(&one);
-                    }
-                }
+                self.follow_one(&mut known, event);
             }
         }
     }
 
-    fn compare(&self, was: Option<&AnyResource>, is: &AnyResource) {
+    fn follow_one(&self, known: &mut BTreeMap<(&'static str, String), Known>, event: WatchEvent) {
+        match event.change {
+            Change::Applied(one) => {
+                let was = known.insert(key(&one), Known::of(&one));
+                self.compare(was.as_ref(), &one);
+            }
+            Change::Deleted(one) => {
+                known.remove(&key(&one));
+                self.gone(one.kind(), &one.metadata().name, one.metadata().uid);
+            }
+        }
+    }
+
+    fn compare(&self, was: Option<&Known>, is: &AnyResource) {
         let metadata = is.metadata();
         let Some(uid) = metadata.uid else { return };
-        let was = was.filter(|was| was.metadata().uid == Some(uid));
+        let was = was.filter(|was| was.uid == Some(uid));
         for happened in happened(was, is) {
             self.note(is.kind(), &metadata.name, uid, happened);
         }
     }
 
-    fn gone(&self, one: &AnyResource) {
-        if let Some(uid) = one.metadata().uid {
-            self.note(one.kind(), &one.metadata().name, uid, Happened::normal("Deleted", ""));
+    fn gone(&self, kind: &str, name: &str, uid: Option<Uuid>) {
+        if let Some(uid) = uid {
+            self.note(kind, name, uid, Happened::normal("Deleted", ""));
         }
     }
 }
@@ -228,8 +252,37 @@ impl Happened {
     }
 }
 
-fn key(one: &AnyResource) -> (String, String) {
-    (one.kind().to_owned(), one.metadata().name.clone())
+/// What is kept of a resource to tell by what the next one is: little, however much is said of it.
+#[derive(Debug, Clone)]
+struct Known {
+    uid: Option<Uuid>,
+    generation: u64,
+    deleting: bool,
+    /// A digest of each condition.
+    conditions: Box<[u64]>,
+}
+
+impl Known {
+    fn of(one: &AnyResource) -> Self {
+        let metadata = one.metadata();
+        Self {
+            uid: metadata.uid,
+            generation: metadata.generation,
+            deleting: metadata.is_deleting(),
+            conditions: conditions(one).iter().map(digest).collect(),
+        }
+    }
+}
+
+/// What a condition came to, without its words.
+fn digest(condition: &Condition) -> u64 {
+    let mut digest = DefaultHasher::new();
+    (&condition.kind, &condition.reason, std::mem::discriminant(&condition.status)).hash(&mut digest);
+    digest.finish()
+}
+
+fn key(one: &AnyResource) -> (&'static str, String) {
+    (one.kind(), one.metadata().name.clone())
 }
 
 fn conditions(one: &AnyResource) -> &[Condition] {
@@ -242,23 +295,21 @@ fn conditions(one: &AnyResource) -> &[Condition] {
 }
 
 /// What made the one out of the other.
-fn happened(was: Option<&AnyResource>, is: &AnyResource) -> Vec<Happened> {
+fn happened(was: Option<&Known>, is: &AnyResource) -> Vec<Happened> {
     let mut all = Vec::new();
-    let (old, new) = (was.map(AnyResource::metadata), is.metadata());
-    match old {
+    let new = is.metadata();
+    match was {
         None => all.push(Happened::normal("Declared", "")),
         Some(old) if old.generation != new.generation => {
             all.push(Happened::normal("Changed", &format!("generation {}", new.generation)));
         }
         Some(_) => {}
     }
-    if new.is_deleting() && !old.is_some_and(|old| old.is_deleting()) {
+    if new.is_deleting() && !was.is_some_and(|was| was.deleting) {
         all.push(Happened::normal("Deleting", ""));
     }
-    let before = was.map(conditions).unwrap_or_default();
     for condition in conditions(is) {
-        let then = before.iter().find(|then| then.kind == condition.kind);
-        let same = then.is_some_and(|then| (then.status, &then.reason) == (condition.status, &condition.reason));
+        let same = was.is_some_and(|was| was.conditions.contains(&digest(condition)));
         // what only sums others up, or has not begun, is no event of its own
         if same || condition.reason == "Pending" || (condition.kind == "Ready" && condition.status != ConditionStatus::True) {
             continue;
@@ -312,8 +363,8 @@ mod tests {
         events.compare(None, &up);
         for _ in 0..3 {
             *clock.0.lock().unwrap() += 60;
-            events.compare(Some(&up), &down);
-            events.compare(Some(&down), &up);
+            events.compare(Some(&Known::of(&up)), &down);
+            events.compare(Some(&Known::of(&down)), &up);
         }
         let told = |events: &Events| -> Vec<String> {
             events.follow().0.iter().map(|e| format!("{:?} {} {} ×{}", e.kind_of, e.reason, e.message, e.count)).collect()
@@ -340,7 +391,7 @@ mod tests {
         let path = dir.path().join("events.jsonl");
         let events = Events::open(&path, Arc::new(Hand(Mutex::new(1_800_000_000))));
         for generation in 1..=(3 * KEPT as u64 + 500) {
-            events.compare(Some(&env(generation, &[])), &env(generation + 1, &[]));
+            events.compare(Some(&Known::of(&env(generation, &[]))), &env(generation + 1, &[]));
         }
         assert_eq!(events.follow().0.len(), KEPT);
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();

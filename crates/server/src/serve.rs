@@ -143,7 +143,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
             done.map_err(|e| Error::new(hmz_api::ErrorKind::Internal, e.to_string()))??;
             "nothing is kept in step any more"
         }
-        () = idle::wait(store, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
+        () = idle::wait(&controllers, connections, idle_for), if config.ends_when_idle => "nothing is left to do",
         why = ended() => why?,
     };
     tracing::info!("ending: {why}");

@@ -71,6 +71,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Up to `limit` resources of a kind, by name, after that name: whoever needs them one after another holds few at a time.
     async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError>;
 
+    /// The same as one JSON list, for whoever passes it on and looks at none of them.
+    async fn page_json(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<String, StoreError> {
+        let page = self.page(kind, after, limit).await?;
+        serde_json::to_string(&page).map_err(|e| StoreError::Failed { doing: "list", why: e.to_string() })
+    }
+
+    /// The names of a kind, in order.
+    async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError>;
+
     /// The resource of a kind with that uid, whatever its name is.
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError>;
 

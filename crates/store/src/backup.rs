@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::schema;
 use crate::sqlite::{Core, failed};
+use hmz_api::kinds::RuntimeSource;
 use hmz_api::kinds::condition::COMPLETE;
 use hmz_api::{AnyResource, ConditionStatus};
 use rusqlite::{Connection, OpenFlags, params};
@@ -29,6 +30,8 @@ pub struct Kept {
     pub uid: Option<Uuid>,
     /// Whether it is a run that has not ended.
     pub is_at_work: bool,
+    /// Whether somebody declared it here: a runtime of settings.yaml comes from there.
+    pub is_declared: bool,
 }
 
 /// Writes everything to `to`, one file without a log beside it, and has it on the disk.
@@ -98,5 +101,9 @@ fn kept(one: &AnyResource) -> Kept {
         AnyResource::Run(run) => run.status.conditions.get(COMPLETE).is_none_or(|c| c.status != ConditionStatus::True),
         _ => false,
     };
-    Kept { kind: one.kind(), name: one.metadata().name.clone(), uid: one.metadata().uid, is_at_work }
+    let is_declared = match one {
+        AnyResource::Runtime(runtime) => runtime.status.source == RuntimeSource::Manifest,
+        _ => true,
+    };
+    Kept { kind: one.kind(), name: one.metadata().name.clone(), uid: one.metadata().uid, is_at_work, is_declared }
 }

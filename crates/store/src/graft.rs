@@ -66,16 +66,3 @@ pub(crate) fn any<K: Kind>(resource: Resource<K>) -> Option<AnyResource> {
     };
     boxed.downcast().ok().map(AnyResource::Flow)
 }
-
-/// Reads a resource of a kind; `None` for a kind there is not. Without a tree in between: stores are read often.
-pub(crate) fn read(kind: &str, body: &str) -> Option<Result<AnyResource, serde_json::Error>> {
-    macro_rules! of {
-        ($($kind:ident),*) => {
-            match kind {
-                $(<hmz_api::$kind as Kind>::KIND => Some(serde_json::from_str(body).map(AnyResource::$kind)),)*
-                _ => None,
-            }
-        };
-    }
-    of!(Run, Environment, Runtime, Flow)
-}

@@ -71,6 +71,10 @@ impl Backend for Memory {
         Ok(named.range::<str, _>((from, Bound::Unbounded)).take(limit).map(|(_, one)| one.clone()).collect())
     }
 
+    async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError> {
+        Ok(self.kept().kinds.get(kind).into_iter().flat_map(BTreeMap::keys).cloned().collect())
+    }
+
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
         let kept = self.kept();
         Ok(kept.uids.get(&(kind, uid)).and_then(|name| kept.get(kind, name)).cloned())

@@ -9,7 +9,6 @@
 use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
 use crate::backup;
 use crate::error::StoreError;
-use crate::graft;
 use crate::history::{History, REMEMBERED, Watch};
 use crate::schema;
 use async_trait::async_trait;
@@ -128,7 +127,7 @@ impl Core {
 
     fn parse(&self, kind: &str, name: &str, revision: i64, body: &str) -> Result<AnyResource, StoreError> {
         let unreadable = |why: String| StoreError::Unreadable { path: self.path.clone(), why };
-        let read = graft::read(kind, body).ok_or_else(|| unreadable(format!("'{kind}' is not a kind")))?;
+        let read = AnyResource::read(kind, body).ok_or_else(|| unreadable(format!("'{kind}' is not a kind")))?;
         let mut resource = read.map_err(|e| unreadable(format!("{kind} '{name}': {e}")))?;
         resource.metadata_mut().resource_version = u64::try_from(revision).unwrap_or_default();
         Ok(resource)
@@ -168,6 +167,31 @@ impl Core {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query(sql, params![kind, after.unwrap_or_default(), limit], |one| out.push(one))?;
         Ok(out)
+    }
+
+    fn page_json(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<String, StoreError> {
+        let sql = "SELECT body FROM resources WHERE kind = ?1 AND name > ?2 ORDER BY kind, name LIMIT ?3";
+        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = query.query(params![kind, after.unwrap_or_default(), limit]).map_err(|e| failed("list", &e))?;
+        let mut out = String::from("[");
+        while let Some(row) = rows.next().map_err(|e| failed("list", &e))? {
+            let body = row.get_ref(0).map_err(|e| failed("list", &e))?;
+            if out.len() > 1 {
+                out.push(',');
+            }
+            // what is stored says its own revision
+            out.push_str(body.as_str().map_err(|e| failed("list", &e))?);
+        }
+        out.push(']');
+        Ok(out)
+    }
+
+    fn names(&self, kind: &str) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT name FROM resources WHERE kind = ?1 ORDER BY kind, name";
+        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
+        let names = query.query_map(params![kind], |row| row.get(0)).map_err(|e| failed("list", &e))?;
+        names.collect::<Result<_, _>>().map_err(|e| failed("list", &e))
     }
 
     fn by_uid(&self, kind: &str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
@@ -270,6 +294,15 @@ impl Backend for Sqlite {
     async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
         let after = after.map(str::to_owned);
         self.run(move |core| core.page(kind, after.as_deref(), limit)).await
+    }
+
+    async fn page_json(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<String, StoreError> {
+        let after = after.map(str::to_owned);
+        self.run(move |core| core.page_json(kind, after.as_deref(), limit)).await
+    }
+
+    async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError> {
+        self.run(move |core| core.names(kind)).await
     }
 
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {

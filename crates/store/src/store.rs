@@ -108,6 +108,22 @@ impl Store {
         self.backend.page(kind_of(kind)?, after, limit).await
     }
 
+    /// The same as one JSON list.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn page_json(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<String, StoreError> {
+        self.backend.page_json(kind_of(kind)?, after, limit).await
+    }
+
+    /// The names of a kind, in order.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn names(&self, kind: &str) -> Result<Vec<String>, StoreError> {
+        self.backend.names(kind_of(kind)?).await
+    }
+
     /// The resource of kind `K` with that uid.
     ///
     /// # Errors

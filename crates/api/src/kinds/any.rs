@@ -73,6 +73,39 @@ impl Serialize for AnyResource {
     }
 }
 
+impl AnyResource {
+    /// Reads one of a kind that is known, which needs no tree in between; `None` for a kind there is not.
+    pub fn read(kind: &str, text: &str) -> Option<Result<Self, serde_json::Error>> {
+        match kind {
+            "Run" => Some(serde_json::from_str(text).map(Self::Run)),
+            "Environment" => Some(serde_json::from_str(text).map(Self::Environment)),
+            "Runtime" => Some(serde_json::from_str(text).map(Self::Runtime)),
+            "Flow" => Some(serde_json::from_str(text).map(Self::Flow)),
+            _ => None,
+        }
+    }
+
+    /// Reads a list of a kind that is known.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn read_list(kind: &str, text: &[u8]) -> Result<Vec<Self>, serde_json::Error> {
+        fn list<'a, T: Deserialize<'a>>(
+            text: &'a [u8],
+            of: fn(Box<T>) -> AnyResource,
+        ) -> Result<Vec<AnyResource>, serde_json::Error> {
+            Ok(serde_json::from_slice::<Vec<Box<T>>>(text)?.into_iter().map(of).collect())
+        }
+        match kind {
+            "Run" => list(text, Self::Run),
+            "Environment" => list(text, Self::Environment),
+            "Runtime" => list(text, Self::Runtime),
+            "Flow" => list(text, Self::Flow),
+            _ => serde_json::from_slice(text),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for AnyResource {
     /// Through a JSON tree: used on the wire and by the store. Manifests are read by `hmz-manifest`, which keeps positions.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

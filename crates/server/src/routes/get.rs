@@ -3,11 +3,15 @@
 use super::{Api, Failure, absent, kind, watch};
 use axum::Json;
 use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hmz_api::kinds::{FlowSpec, FlowStatus};
 use hmz_api::{AnyResource, Flow, Kind, Metadata, Resource, Runtime};
 use serde::Deserialize;
 use std::path::Path as FsPath;
+
+/// How many a page has at most.
+const LARGEST_PAGE: usize = 10_000;
 
 /// What a listing may be asked.
 #[derive(Debug, Deserialize)]
@@ -19,6 +23,13 @@ pub(crate) struct Asked {
     name: Option<String>,
     /// The caller's directory, for flows that are found from there.
     cwd: Option<String>,
+    /// At most so many, as one page; the next one begins after the last one's name.
+    limit: Option<usize>,
+    /// Only those after that name, in a page.
+    after: Option<String>,
+    /// Names alone, of what is stored.
+    #[serde(default)]
+    names: bool,
 }
 
 /// Lists a kind, by name; with `watch=true` a stream of lines.
@@ -31,6 +42,14 @@ pub(crate) async fn list(
     settled(&api, kind).await?;
     if asked.watch {
         return watch::watch(&api, kind, asked.name).await;
+    }
+    if asked.names {
+        return Ok(Json(api.store.names(kind).await?).into_response());
+    }
+    // flows that are on disk have no pages
+    if let Some(limit) = asked.limit.filter(|_| kind != Flow::KIND) {
+        let page = api.store.page_json(kind, asked.after.as_deref(), limit.clamp(1, LARGEST_PAGE)).await?;
+        return Ok(([(CONTENT_TYPE, "application/json")], page).into_response());
     }
     let mut items = api.store.list_any(Some(kind)).await?.items;
     if kind == Flow::KIND {

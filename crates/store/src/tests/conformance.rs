@@ -216,6 +216,13 @@ async fn a_list_is_by_kind_and_name_and_pages_are_parts_of_it() {
         assert_eq!(page(Some("docker:b"), 2).await, ["docker:c"]);
         assert_eq!(page(Some("docker:aa"), 1).await, ["docker:b"], "after one that is gone");
         assert_eq!(page(Some("docker:c"), 2).await, Vec::<String>::new());
+        for (after, limit) in [(None, 2), (Some("docker:b"), 2), (Some("docker:c"), 2)] {
+            let text = store.page_json("Runtime", after, limit).await.unwrap();
+            let read = AnyResource::read_list("Runtime", text.as_bytes()).unwrap();
+            assert_eq!(read, store.page_any("Runtime", after, limit).await.unwrap());
+        }
+        assert_eq!(store.names("Runtime").await.unwrap(), ["docker:a", "docker:b", "docker:c"]);
+        assert_eq!(store.names("Flow").await.unwrap(), Vec::<String>::new());
         let mut each = Vec::new();
         store.each::<Runtime>(|one| each.push(one)).await.unwrap();
         assert_eq!(each, store.list::<Runtime>().await.unwrap());
@@ -268,7 +275,7 @@ async fn a_write_happens_when_what_it_expects_is_there_and_only_then() {
             one.spec.cpus = Some(Cpus::whole(cpus));
             let one = AnyResource::Runtime(Box::new(one));
             let change = if gone { Change::Deleted(one) } else { Change::Applied(one) };
-            backend.write(Write { expect, durable: cpus % 2 == 0, change })
+            backend.write(Write { expect, durable: cpus.is_multiple_of(2), change })
         };
         assert!(matches!(write(Expect::Revision(0), 1, false).await, Err(StoreError::NotFound { .. })));
         assert_eq!(write(Expect::Absent, 1, false).await, Ok(1));
