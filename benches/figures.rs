@@ -20,6 +20,8 @@ mod command;
 mod crowd;
 #[path = "figures/files.rs"]
 mod files;
+#[path = "figures/held.rs"]
+mod held;
 #[path = "figures/http.rs"]
 mod http;
 #[path = "figures/idle.rs"]
@@ -32,6 +34,8 @@ mod output;
 mod ready;
 #[path = "figures/rounds.rs"]
 mod rounds;
+#[path = "figures/scale.rs"]
+mod scale;
 #[path = "figures/session.rs"]
 mod session;
 #[path = "figures/settings.rs"]
@@ -65,6 +69,8 @@ const PARTS: [Part; 11] = [
     ("verbs", verbs::measure),
     ("settings", settings::measure),
     ("idle", idle::measure),
+    ("scale", scale::measure),
+    ("held", held::measure),
 ];
 
 /// How many rounds, when nobody says.

@@ -181,6 +181,20 @@ With --sync a set is kept in step with what the source declares: what is new or 
 what is gone is deleted, and what is changed by hand is put back. How it goes: hmz get sets,
 hmz events -w --for set/NAME.")]
     Controller(Controller),
+    /// Write everything that is declared and known to one file
+    #[command(after_help = "Examples:
+  hmz backup hmz.db
+  hmz backup --overwrite /backups/hmz.db
+
+In it is what `hmz get all -o yaml` shows. Settings.yaml, flows and transcripts are files of their own; no sign-in and no key is in it.")]
+    Backup(Backup),
+    /// Put a backup in the place of what is declared and known
+    #[command(after_help = "Examples:
+  hmz restore hmz.db
+
+What was there before is kept beside it. Boxes of environments that are not in the backup are removed. Exit status: 0 done,
+1 failed, 2 refused: it is damaged, of a newer hmz, or a run is at work. Then nothing was changed.")]
+    Restore(Restore),
     /// Read and change settings.yaml, one field at a time
     #[command(after_help = "Examples:
   hmz settings set runtimes.docker.gpubox '{endpoint: local, harness: local}'
@@ -401,6 +415,23 @@ pub struct Sh {
     /// A command instead of a shell
     #[arg(last = true)]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// Where to; only this user can read it
+    pub file: PathBuf,
+    /// Take the place of a file that is there
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// `restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// A file that hmz backup wrote
+    pub file: PathBuf,
 }
 
 /// `settings`.

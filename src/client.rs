@@ -1,6 +1,6 @@
 //! The daemon's API, as a verb uses it: HTTP over the Unix socket, streams as one JSON object a line.
 
-use crate::{daemon, watch};
+use crate::{daemon, edge, watch};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
@@ -15,11 +15,15 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::Write;
 use tokio::net::UnixStream;
 use uuid::Uuid;
 
 /// Longest answer that is not a stream, and longest line of one, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
+
+/// How many resources are asked for at a time.
+const PAGE: usize = 5_000;
 
 /// A way to the daemon, which is started when it is missing.
 #[derive(Debug, Clone)]
@@ -51,17 +55,25 @@ impl Client {
             Some(body) => serde_json::to_vec(body).map_err(broken)?,
             None => Vec::new(),
         };
+        let bytes = self.exchange(method, path, body).await?;
+        serde_json::from_slice(&bytes).map_err(broken)
+    }
+
+    async fn get_bytes(&self, path: &str) -> Result<Bytes, Error> {
+        self.exchange(Method::GET, path, Vec::new()).await
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Error> {
         // a question may be asked again when its answer breaks off
         let mut again = if method == Method::GET { 2 } else { 0 };
-        let bytes = loop {
+        loop {
             let response = self.send(method.clone(), path, body.clone()).await?;
             match read_all(response.into_body()).await {
-                Ok(bytes) => break bytes,
+                Ok(bytes) => return Ok(bytes),
                 Err(e) if again == 0 => return Err(e),
                 Err(_) => again -= 1,
             }
-        };
-        serde_json::from_slice(&bytes).map_err(broken)
+        }
     }
 
     /// Declares resources. Names to be generated are chosen here: a request that is sent again, because the daemon died
@@ -116,11 +128,37 @@ impl Client {
     /// # Errors
     /// When the daemon cannot be had.
     pub async fn list(&self, kind: &str) -> Result<Vec<AnyResource>, Error> {
-        let cwd = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
-        self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await
+        if kind == Flow::KIND {
+            let cwd = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+            return self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await;
+        }
+        let mut all: Vec<AnyResource> = Vec::new();
+        loop {
+            let last = all.last().map(|one| one.metadata().name.clone());
+            let after = last.as_ref().map(|name| format!("&after={}", escape(name))).unwrap_or_default();
+            let text = self.get_bytes(&format!("/v1/{kind}?limit={PAGE}{after}")).await?;
+            let page = AnyResource::read_list(kind, &text).map_err(broken)?;
+            // one that knows of no pages answers with all of them each time
+            let ends = page.len() != PAGE || page.first().is_some_and(|first| Some(&first.metadata().name) <= last.as_ref());
+            all.extend(page);
+            if ends {
+                return Ok(all);
+            }
+        }
     }
 
-    /// The same of a daemon that runs already.
+    /// The names that are stored of a kind, of a daemon that runs already.
+    ///
+    /// # Errors
+    /// When none does.
+    pub async fn names_of_running(&self, kind: &str) -> Result<Vec<String>, Error> {
+        let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
+        let path = format!("/v1/{kind}?names=true");
+        let response = answer(request(stream, Method::GET, &path, Vec::new()).await?).await?;
+        serde_json::from_slice(&read_all(response.into_body()).await?).map_err(broken)
+    }
+
+    /// All resources of a kind, of a daemon that runs already.
     ///
     /// # Errors
     /// When none does.
@@ -218,6 +256,21 @@ impl Client {
     /// When the daemon cannot be had.
     pub async fn watch_settings(&self) -> Result<impl Stream<Item = Result<SettingsAnswer, Error>> + use<>, Error> {
         Ok(lines(self.send(Method::GET, "/v1/settings?watch=true", Vec::new()).await?.into_body()))
+    }
+
+    /// The store as one file, written to `file`.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had, or the file cannot be written.
+    pub async fn backup(&self, file: &mut std::fs::File) -> Result<(), Error> {
+        let mut body = self.send(Method::GET, "/v1/backup", Vec::new()).await?.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|e| Error::failed(format!("the daemon's answer broke off: {e}")))?;
+            if let Ok(data) = frame.into_data() {
+                file.write_all(&data).map_err(|e| edge::io("the backup", &e))?;
+            }
+        }
+        Ok(())
     }
 
     /// The daemon's version.

@@ -2,6 +2,7 @@
 
 use crate::edge;
 use hmz_api::Error;
+use hmz_server::restore::Alone;
 use hmz_server::{Paths, ProcessId};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -42,6 +43,8 @@ const ROOM: u64 = 1 << 14;
 /// How often, and how long apart, a socket is tried that another process is about to open.
 const TRIES: u32 = 250;
 const APART: Duration = Duration::from_millis(20);
+/// How often it is looked whether a daemon has ended: longer than one takes that has work in hand.
+const ENDING: u32 = 900;
 /// How often a daemon is started within these tries.
 const STARTS: u32 = 10;
 
@@ -172,12 +175,50 @@ async fn start(paths: &Paths) -> Result<bool, Error> {
         return Ok(false);
     }
     let said = std::fs::read_to_string(paths.log()).unwrap_or_default();
+    if let Some(refused) = refusal(&said).filter(|_| status.code() == Some(2)) {
+        return Err(refused);
+    }
     let last = match said.lines().last() {
         Some(line) => line.to_owned(),
         // its last words had no room either
         None => full(&paths.log()).unwrap_or_else(|| "it said nothing".into()),
     };
     Err(Error::failed(format!("the daemon ended at once ({status}): {last}")).hint(format!("its log: {}", paths.log().display())))
+}
+
+/// The refusal that a log ends with: the daemon's own words are the verb's.
+fn refusal(log: &str) -> Option<Error> {
+    let (_, last) = log.rsplit_once("hmz controller: error: ")?;
+    let mut lines = last.lines();
+    let error = Error::refused(lines.next()?);
+    Some(lines.filter_map(|line| line.strip_prefix("  hint: ")).fold(error, |error, hint| error.hint(hint)))
+}
+
+/// Sees that no daemon is there, by ending one that a verb started, and that none comes for as long as the answer is held. What
+/// runs goes on meanwhile.
+///
+/// # Errors
+/// When one runs in the foreground, which is whoever's started it, or does not end.
+pub async fn alone(paths: &Paths) -> Result<Alone, Error> {
+    for _ in 0..ENDING {
+        if let Some(alone) = hmz_server::restore::alone(paths)? {
+            return Ok(alone);
+        }
+        // one that is about to listen, or to end, does not answer
+        if let Ok(stream) = UnixStream::connect(paths.socket()).await {
+            let pid = hmz_wire::peer_of(&stream).map_err(|e| Error::failed(format!("the daemon: {e}")))?.pid;
+            let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if !cmdline.is_empty() && !cmdline.split(|b| *b == 0).any(|word| word == b"--background") {
+                return Err(Error::refused(format!("a daemon runs in the foreground, as process {pid}; it has to end first"))
+                    .hint(format!("kill {pid}  # or end it where it was started; runs go on")));
+            }
+            if let Some(daemon) = ProcessId::of(pid) {
+                daemon.signal(Signal::TERM);
+            }
+        }
+        tokio::time::sleep(APART).await;
+    }
+    Err(Error::refused("the daemon does not end").hint(format!("its log: {}", paths.log().display())))
 }
 
 /// That there is no room where the log is, when there is none.
@@ -211,6 +252,13 @@ pub fn runner() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_its_hints_as_the_daemon_says_it() {
+        let log = "INFO listening\nhmz controller: error: too old\nhmz controller: error: too new\n  hint: use that one\n";
+        assert_eq!(refusal(log), Some(Error::refused("too new").hint("use that one")));
+        assert_eq!(refusal("INFO listening\n"), None);
+    }
 
     #[test]
     fn a_device_without_room_is_told() {

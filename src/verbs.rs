@@ -1,6 +1,7 @@
 //! The verbs, a file each.
 
 mod apply;
+mod backup;
 mod cancel;
 mod controller;
 mod debug;
@@ -18,6 +19,7 @@ mod mark;
 mod metrics;
 mod name;
 mod rerun;
+mod restore;
 mod runtime;
 mod settings;
 mod sh;
@@ -60,6 +62,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Exec(args) => with_client("exec", |client| exec::run(client, args)),
         Verb::Sh(args) => sh::run(&args),
         Verb::Controller(args) => controller::run(&args, cli.verbose),
+        Verb::Backup(args) => with_client("backup", |client| backup::run(client, args)),
+        Verb::Restore(args) => restore::run(&args).unwrap_or_else(|e| edge::fail("restore", &e)),
         Verb::Settings(args) => settings::run(args),
         Verb::Runtime(args) => runtime::run(args),
         Verb::Version => version::run(),

@@ -55,6 +55,9 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "get", "run"]), ["run", "runs", "runtime", "runtimes"]);
     assert_eq!(offered(&["hmz", "get", "a"]), ["all"]);
     assert_eq!(offered(&["hmz", "get", "se"]), ["sets", "settings"]);
+    assert_eq!(offered(&["hmz", "ba"]), ["backup"]);
+    assert_eq!(offered(&["hmz", "backup", "--ov"]), ["--overwrite"]);
+    assert_eq!(offered(&["hmz", "restore", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "settings", "set", "ru"]), ["runtimes"]);
     assert_eq!(offered(&["hmz", "settings", "unset", "runtimes.docker."]), ["runtimes.docker.gpubox", "runtimes.docker.here"]);
     assert_eq!(offered(&["hmz", "describe", "a"]), Vec::<String>::new());

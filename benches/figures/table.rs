@@ -64,6 +64,7 @@ fn value(unit: Unit, n: f64) -> String {
         Unit::Seconds if n >= 1e-3 => format!("{:.2} ms", n * 1e3),
         Unit::Seconds if n >= 1e-6 => format!("{:.2} µs", n * 1e6),
         Unit::Seconds => format!("{:.0} ns", n * 1e9),
+        Unit::Bytes if n < 1e5 => format!("{:.1} kB", n / 1e3),
         Unit::Bytes => format!("{:.1} MB", n / 1e6),
         Unit::Rate => format!("{:.0} MB/s", n / 1e6),
         Unit::Count => format!("{n}"),

@@ -34,12 +34,12 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
     // what it owns has names that it gave, now or before its spec changed
     let names = run.spec.environments.keys().map(|role| environment_name(run.name(), role));
     let names: BTreeSet<String> = names.flat_map(|name| [second::name_of(&name), name]).collect();
-    let given = run.status.environments.values().filter_map(|role| role.environment.clone());
-    let given = given.flat_map(|name| [second::name_of(&name), name]);
+    let given = run.status.environments.values();
+    let given = given.flat_map(|role| role.environment.iter().chain(role.harness.as_ref().map(|second| &second.environment)));
     let mut owned = BTreeMap::new();
     let mut taken = Vec::new();
-    for name in names.iter().cloned().chain(given).collect::<BTreeSet<_>>() {
-        let Some(env) = world.store.get::<Environment>(&name).await? else { continue };
+    for name in names.iter().chain(given).collect::<BTreeSet<_>>() {
+        let Some(env) = world.store.get::<Environment>(name).await? else { continue };
         if owner_run(&env).is_some_and(|o| o.uid == uid) {
             owned.insert(env.metadata.name.clone(), env);
         } else if names.contains(&env.metadata.name) {

@@ -21,6 +21,7 @@ mod orphans;
 mod paths;
 mod process;
 mod removal;
+pub mod restore;
 mod routes;
 mod runners;
 mod saved;

@@ -1,6 +1,7 @@
 //! The API: one file a verb of it. Errors are `hmz_api::Error` as JSON with a fitting status.
 
 mod apply;
+mod backup;
 mod cancel;
 mod delete;
 mod events;
@@ -59,6 +60,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/version", get(async || Json(env!("CARGO_PKG_VERSION"))))
         .route("/v1/apply", post(apply::apply))
         .route("/v1/plan", post(apply::plan))
+        .route("/v1/backup", get(backup::backup))
         .route("/v1/events", get(events::events))
         .route("/v1/sets", get(sets::sets))
         .route("/v1/usage", post(usage::usage))
