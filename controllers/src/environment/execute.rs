@@ -245,7 +245,7 @@ async fn attended<T>(
     renew: Option<(&dyn Driver, &Target, &BoxKey)>,
 ) -> Result<Attended<T>, ReconcileError> {
     // from now on, and then a look at what was before: the store may not remember its changes since this one was written
-    let mut changes = world.store.watch(Some("Environment"), None)?;
+    let mut changes = world.store.watch_one("Environment", env.name(), None)?;
     match world.store.get::<Environment>(env.name()).await? {
         Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
         _ => return Ok(Attended::Unwanted),
@@ -260,9 +260,9 @@ async fn attended<T>(
             done = &mut work => return Ok(Attended::Done(done)),
             change = changes.next() => {
                 let Some(Ok(event)) = change else { return Ok(Attended::Unwanted) };
-                let (metadata, same) = (event.change.resource().metadata(), event.name == env.metadata.name);
+                let metadata = event.change.resource().metadata();
                 let gone = matches!(event.change, Change::Deleted(_)) || metadata.is_deleting();
-                if same && (gone || metadata.generation != env.metadata.generation) {
+                if gone || metadata.generation != env.metadata.generation {
                     return Ok(Attended::Unwanted);
                 }
             }

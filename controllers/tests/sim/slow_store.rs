@@ -70,4 +70,8 @@ impl Backend for SlowStore {
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
         self.inner.watch(kind, since)
     }
+
+    fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
+        self.inner.watch_one(kind, name, since)
+    }
 }

@@ -4,6 +4,7 @@
 use crate::error::StoreError;
 use crate::history::Watch;
 use async_trait::async_trait;
+use futures::StreamExt;
 use hmz_api::AnyResource;
 use std::path::Path;
 use uuid::Uuid;
@@ -91,6 +92,13 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The changes after `since` (or from now on) of a kind (or of all).
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch;
+
+    /// The changes after `since` (or from now on) of one resource.
+    fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
+        let name = name.to_owned();
+        let of = move |event: &Result<WatchEvent, StoreError>| event.as_ref().map_or(true, |event| event.name == name);
+        Watch::new(self.watch(Some(kind), since).filter(move |event| std::future::ready(of(event))))
+    }
 
     /// Writes everything there is at one revision to `to`, an empty file or none, while it is read and written here. The
     /// file is a whole one only when this returns.

@@ -15,6 +15,19 @@ use tokio::sync::watch;
 /// How many changes are remembered.
 pub(crate) const REMEMBERED: usize = 1024;
 
+/// Which changes a watcher is told of; the others cost it nothing but a look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub kind: Option<&'static str>,
+    pub name: Option<String>,
+}
+
+impl Wanted {
+    fn is(&self, event: &WatchEvent) -> bool {
+        self.kind.is_none_or(|kind| kind == event.kind) && self.name.as_ref().is_none_or(|name| *name == event.name)
+    }
+}
+
 struct Kept {
     events: VecDeque<Arc<WatchEvent>>,
     /// Every change after this revision is in `events`.
@@ -53,7 +66,7 @@ impl History {
         self.last.send_replace(revision);
     }
 
-    fn next(&self, kind: Option<&'static str>, cursor: &mut u64) -> Result<Option<WatchEvent>, StoreError> {
+    fn next(&self, wanted: &Wanted, cursor: &mut u64) -> Result<Option<WatchEvent>, StoreError> {
         let kept = self.kept();
         if *cursor < kept.floor {
             return Err(StoreError::Expired { since: *cursor });
@@ -61,7 +74,7 @@ impl History {
         let from = kept.events.partition_point(|e| e.revision <= *cursor);
         for event in kept.events.range(from..) {
             *cursor = event.revision;
-            if kind.is_none_or(|k| k == event.kind) {
+            if wanted.is(event) {
                 return Ok(Some((**event).clone()));
             }
         }
@@ -80,23 +93,23 @@ impl Watch {
         Self { stream: Box::pin(stream) }
     }
 
-    pub(crate) fn of(history: &Arc<History>, kind: Option<&'static str>, since: Option<u64>) -> Self {
+    pub(crate) fn of(history: &Arc<History>, wanted: Wanted, since: Option<u64>) -> Self {
         let last = history.last.subscribe();
         // what is already remembered counts as seen when no revision was named
         let cursor = since.unwrap_or_else(|| *last.borrow());
         let history = Arc::downgrade(history);
-        let state = Some((history, last, cursor));
+        let state = Some((history, last, cursor, wanted));
         Self::new(futures::stream::unfold(state, move |state| async move {
-            let (history, mut last, mut cursor) = state?;
+            let (history, mut last, mut cursor, wanted) = state?;
             loop {
                 last.borrow_and_update();
                 let read = match history.upgrade() {
-                    Some(history) => history.next(kind, &mut cursor),
+                    Some(history) => history.next(&wanted, &mut cursor),
                     None => Err(StoreError::Closed),
                 };
                 match read {
                     Err(error) => return Some((Err(error), None)),
-                    Ok(Some(event)) => return Some((Ok(event), Some((history, last, cursor)))),
+                    Ok(Some(event)) => return Some((Ok(event), Some((history, last, cursor, wanted)))),
                     Ok(None) => {
                         if last.changed().await.is_err() {
                             return Some((Err(StoreError::Closed), None));

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
 use crate::error::StoreError;
-use crate::history::{History, REMEMBERED, Watch};
+use crate::history::{History, REMEMBERED, Wanted, Watch};
 use async_trait::async_trait;
 use hmz_api::AnyResource;
 use std::collections::{BTreeMap, HashMap};
@@ -119,6 +119,10 @@ impl Backend for Memory {
     }
 
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
-        Watch::of(&self.history, kind, since)
+        Watch::of(&self.history, Wanted { kind, name: None }, since)
+    }
+
+    fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
+        Watch::of(&self.history, Wanted { kind: Some(kind), name: Some(name.to_owned()) }, since)
     }
 }

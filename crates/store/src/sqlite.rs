@@ -9,7 +9,7 @@
 use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
 use crate::backup;
 use crate::error::StoreError;
-use crate::history::{History, REMEMBERED, Watch};
+use crate::history::{History, REMEMBERED, Wanted, Watch};
 use crate::schema;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
@@ -318,7 +318,11 @@ impl Backend for Sqlite {
     }
 
     fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
-        Watch::of(&self.history, kind, since)
+        Watch::of(&self.history, Wanted { kind, name: None }, since)
+    }
+
+    fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
+        Watch::of(&self.history, Wanted { kind: Some(kind), name: Some(name.to_owned()) }, since)
     }
 
     async fn backup(&self, to: &Path) -> Result<(), StoreError> {

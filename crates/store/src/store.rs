@@ -339,6 +339,14 @@ impl Store {
         Ok(self.backend.watch(kind.map(kind_of).transpose()?, since))
     }
 
+    /// [`Store::watch`] of one resource: what changes of others costs this watcher nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch_one(&self, kind: &str, name: &str, since: Option<u64>) -> Result<Watch, StoreError> {
+        Ok(self.backend.watch_one(kind_of(kind)?, name, since))
+    }
+
     /// What is there, and the changes after it: nothing is missed between the two.
     ///
     /// # Errors

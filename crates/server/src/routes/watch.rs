@@ -12,14 +12,26 @@ use std::convert::Infallible;
 
 /// The answer to a watch.
 pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -> Result<Response, Failure> {
-    let (listed, changes) = api.store.list_and_watch(Some(kind)).await?;
-    let wanted = move |found: &str| name.as_deref().is_none_or(|n| n == found);
-    let there = listed.items.into_iter().filter(|r| wanted(&r.metadata().name)).map(WatchLine::Modified);
+    let (items, changes) = match &name {
+        None => {
+            let (listed, changes) = api.store.list_and_watch(Some(kind)).await?;
+            (listed.items, changes)
+        }
+        // of one alone, what there is besides costs nothing
+        Some(name) => {
+            let since = api.store.revision().await?;
+            let there = api.store.get_any(kind, name).await?;
+            // what was written between the two is not told of again
+            let since = there.as_ref().map_or(since, |one| since.max(one.metadata().resource_version));
+            (there.into_iter().collect(), api.store.watch_one(kind, name, Some(since))?)
+        }
+    };
+    let there = items.into_iter().map(WatchLine::Modified);
     let first: Vec<WatchLine> = there.chain([WatchLine::Bookmark]).collect();
     // a watcher that lagged behind is told by the end of its stream, and looks again
     let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
         move |change: Result<WatchEvent, StoreError>| {
-            let line = change.ok().filter(|event| wanted(&event.name)).map(|event| match event.change {
+            let line = change.ok().map(|event| match event.change {
                 Change::Applied(resource) => WatchLine::Modified(resource),
                 Change::Deleted(resource) => WatchLine::Deleted(resource),
             });

@@ -172,6 +172,24 @@ async fn a_watch_misses_nothing_after_the_list() {
 }
 
 #[tokio::test]
+async fn a_watch_of_one_hears_of_that_one_alone() {
+    for (store, _dir) in remembering(4) {
+        let mut one = store.watch_one("Runtime", "docker:a", None).unwrap();
+        let made = store.create(runtime("docker:a")).await.unwrap();
+        store.create(run("docker:a")).await.unwrap();
+        store.create(runtime("docker:b")).await.unwrap();
+        let seen = one.next().await.unwrap().unwrap();
+        assert_eq!((seen.revision, seen.change), (1, Change::Applied(AnyResource::Runtime(Box::new(made)))));
+        assert!(one.next().now_or_never().is_none());
+        // one that is not read for long does not know what it missed
+        for n in 0..6 {
+            store.create(runtime(&format!("docker:{n}"))).await.unwrap();
+        }
+        assert!(matches!(one.next().await.unwrap(), Err(StoreError::Expired { .. })));
+    }
+}
+
+#[tokio::test]
 async fn a_watcher_that_lags_is_told_once() {
     for (store, _dir) in remembering(4) {
         let mut lagging = store.watch(None, None).unwrap();
