@@ -322,7 +322,8 @@ impl Tables {
         self.running.insert(run.name().to_owned());
         if !run.status.conditions.is_true(condition::RUNNING) {
             let named = run.spec.environments.values().map(|e| e.place().runtime.resource_name());
-            let seconds = run.status.environments.values().filter_map(|role| Some(role.harness.as_ref()?.runtime.resource_name()));
+            let seconds =
+                run.status.environments.values().filter_map(|role| Some(role.harness.as_ref()?.runtime.resource_name()));
             let places = named.chain(seconds).collect();
             self.waiting.insert(run.name().to_owned(), Waiting { places, environments: run.spec.environments.len() });
         }
