@@ -57,7 +57,7 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 13] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("crowd", crowd::measure),
