@@ -513,7 +513,12 @@ fn the_second_box_of_a_role_is_a_part_of_its_gang() {
     insta::assert_snapshot!(out.join("\n"));
     // one that has not the CLI is told as of the role's own runtime
     let mut none = second;
-    outcome::start_failed(&mut none, &hmz_drivers::DriverError::NoProgram { program: "claude".into(), image: "x".into() }, at(6));
+    outcome::start_failed(
+        &mut none,
+        &hmz_drivers::DriverError::NoProgram { program: "claude".into(), image: "x".into() },
+        true,
+        at(6),
+    );
     seen.owned.insert(none.metadata.name.clone(), none);
     let error = refusal::of(&planned(opened, &seen)).unwrap();
     let said = "docker@far: claude's harness cannot run where its harness setting (docker:here) says: claude is not installed on \
