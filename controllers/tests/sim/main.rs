@@ -15,6 +15,7 @@ mod many;
 mod others;
 mod scale;
 mod scenario;
+mod second;
 mod slow_store;
 
 /// Seeds of a normal test run, shared out among the tests below so that they run side by side.
