@@ -98,11 +98,14 @@ impl Client {
         self.call(Method::POST, "/v1/plan", Some(&request)).await
     }
 
-    /// One resource.
+    /// One resource; a flow as it is found from this directory.
     ///
     /// # Errors
     /// `NotFound` when there is none.
     pub async fn get(&self, kind: &str, name: &str) -> Result<AnyResource, Error> {
+        if kind == Flow::KIND {
+            return self.flow(name).await.map(|flow| AnyResource::Flow(Box::new(flow)));
+        }
         self.call(Method::GET, &format!("/v1/{kind}/{}", escape(name)), None::<&()>).await
     }
 
