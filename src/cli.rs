@@ -186,7 +186,8 @@ hmz events -w --for set/NAME.")]
   hmz backup hmz.db
   hmz backup --overwrite /backups/hmz.db
 
-In it is what `hmz get all -o yaml` shows. Settings.yaml, flows and transcripts are files of their own; no sign-in and no key is in it.")]
+In it is what `hmz get all -o yaml` shows; no sign-in and no key is in it. Settings.yaml, flows and transcripts are files of
+their own.")]
     Backup(Backup),
     /// Put a backup in the place of what is declared and known
     #[command(after_help = "Examples:

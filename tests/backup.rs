@@ -110,7 +110,7 @@ fn what_cannot_be_restored_is_refused_and_changes_nothing() {
     refused("backup hmz.db", "hmz.db is there already");
     let inside = format!("backup --overwrite {}", store(&home).display());
     refused(&inside, "is where the store itself is");
-    assert_eq!(fs::read(project.file("hmz.db")).unwrap(), bytes);
+    assert!(fs::read(project.file("hmz.db")).unwrap() == bytes, "a backup was written over");
     drop(hmz("backup --overwrite hmz.db").ok());
     assert_eq!(hmz("get envs -o name").ok().out(), "env/a\n");
     let left: Vec<_> = fs::read_dir(project.dir()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -180,7 +180,7 @@ fn a_store_of_a_newer_version_is_refused_by_every_verb_and_a_backup_is_the_way_b
         store(&home).display()
     );
     assert!(done.err().starts_with(&said) && done.err().contains("\n  hint: "), "{done}");
-    assert_eq!(fs::read(store(&home)).unwrap(), bytes, "it was changed");
+    assert!(fs::read(store(&home)).unwrap() == bytes, "it was changed");
     drop(hmz("restore hmz.db").ok());
     assert_eq!(hmz("get envs -o name").ok().out(), "env/a\n");
 }

@@ -106,6 +106,8 @@ impl Core {
         connection.busy_timeout(Duration::from_secs(2)).map_err(failed)?;
         // exclusive before the first access, so that WAL needs no shared memory and nobody else writes
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
+        // what is not ours to write is not even given another journal
+        schema::version(&connection, path)?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         schema::prepare(&mut connection, path)?;
