@@ -184,8 +184,7 @@ fn places_that_cannot_be_had() {
         ),
         (
             "-f boxed -a coder=claude/scripted-1:low -e box=docker@beside$P",
-            "docker@beside: claude's harness cannot run where its harness setting (docker:x) says: coder=claude/scripted-1:low: \
-             ClaudeCodeAgent: a fence cannot hold a harness that runs on another machine\n  hint: # in ",
+            "docker@beside: claude's harness cannot run where its harness setting (docker:x) says: no docker runtime is saved as 'x'\n  hint: # in ",
         ),
         (
             "-f boxed $A -e box=docker@far$P",
