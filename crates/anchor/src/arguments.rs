@@ -1,10 +1,11 @@
-//! Whether the kernel will take an exec's arguments and variables, told before anything is put into the caller.
+//! An exec's arguments and variables, and whether the kernel will take them, told before anything is put into the caller.
 //!
 //! The stand-in is executed with what the caller gave. Were it refused for its size, the caller would go on with two
 //! descriptors it does not know of, and nobody could take them back. So the kernel's arithmetic is done first.
 
 use crate::memory::{self, PAGE};
 use crate::sys;
+use hmz_wire::Bytes;
 
 /// Longest string, its zero byte included.
 const MAX_STRING: usize = 128 << 10;
@@ -22,24 +23,35 @@ const POINTER: u64 = 8;
 const BATCH: usize = 256;
 const HEAD: usize = 256;
 
-/// Sees whether the exec of thread `tid` with these two arrays fits.
+/// What an exec was given.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Strings {
+    /// The arguments.
+    pub(crate) argv: Vec<Bytes>,
+    /// The variables.
+    pub(crate) env: Vec<Bytes>,
+}
+
+/// Reads the two arrays of the exec of thread `tid`, which fit.
 ///
 /// # Errors
 /// The errno the kernel would answer: `E2BIG`, or `EFAULT` for what cannot be read.
-pub(crate) fn fit(tid: i32, argv: u64, envp: u64) -> Result<(), i32> {
+pub(crate) fn read(tid: i32, argv: u64, envp: u64) -> Result<Strings, i32> {
     let mut left = (sys::stack_limit(tid) / 4).clamp(LIMITS.0, LIMITS.1);
-    let mut strings = Vec::new();
-    pointers(tid, argv, left, &mut strings)?;
+    let mut places = Vec::new();
+    pointers(tid, argv, left, &mut places)?;
+    let argc = places.len();
     // without any the kernel makes one
-    let made = u64::from(strings.is_empty());
-    pointers(tid, envp, left, &mut strings)?;
-    take(&mut left, (strings.len() as u64 + made) * POINTER + made)?;
+    let made = u64::from(argc == 0);
+    pointers(tid, envp, left, &mut places)?;
+    take(&mut left, (places.len() as u64 + made) * POINTER + made)?;
     take(&mut left, NAME as u64)?;
-    let mut buffer = Vec::new();
-    for batch in strings.chunks(BATCH) {
-        lengths(tid, batch, &mut buffer, &mut left)?;
+    let (mut buffer, mut strings) = (Vec::new(), Vec::with_capacity(places.len()));
+    for batch in places.chunks(BATCH) {
+        take_strings(tid, batch, &mut buffer, &mut left, &mut strings)?;
     }
-    Ok(())
+    let env = strings.split_off(argc);
+    Ok(Strings { argv: strings, env })
 }
 
 fn take(left: &mut u64, bytes: u64) -> Result<(), i32> {
@@ -71,9 +83,9 @@ fn pointers(tid: i32, array: u64, limit: u64, found: &mut Vec<u64>) -> Result<()
     }
 }
 
-/// Takes the lengths of some strings, their zero bytes included.
-fn lengths(tid: i32, strings: &[u64], buffer: &mut Vec<u8>, left: &mut u64) -> Result<(), i32> {
-    let heads: Vec<(u64, usize)> = strings.iter().map(|&at| (at, HEAD.min((PAGE - at % PAGE) as usize))).collect();
+/// Takes some strings, their zero bytes counted.
+fn take_strings(tid: i32, places: &[u64], buffer: &mut Vec<u8>, left: &mut u64, strings: &mut Vec<Bytes>) -> Result<(), i32> {
+    let heads: Vec<(u64, usize)> = places.iter().map(|&at| (at, HEAD.min((PAGE - at % PAGE) as usize))).collect();
     buffer.resize(BATCH * HEAD, 0);
     // what was not read at once is read one by one, and told from what is not there
     let got = sys::read_many(tid, &heads, buffer).unwrap_or(0);
@@ -81,27 +93,31 @@ fn lengths(tid: i32, strings: &[u64], buffer: &mut Vec<u8>, left: &mut u64) -> R
     for (at, len) in heads {
         let head = buffer.get(start..start + len).filter(|_| start + len <= got);
         start += len;
-        let bytes = match head.and_then(|head| head.iter().position(|&b| b == 0)) {
-            Some(end) => end,
-            None => length(tid, at)?,
+        let text = match head.and_then(|head| head.iter().position(|&b| b == 0).map(|end| &head[..end])) {
+            Some(text) => Bytes::from(text),
+            None => string(tid, at, *left)?,
         };
-        take(left, bytes as u64 + 1)?;
+        take(left, text.len() as u64 + 1)?;
+        strings.push(text);
     }
     Ok(())
 }
 
-/// The length of one string.
-fn length(tid: i32, at: u64) -> Result<usize, i32> {
+/// One string, of no more than `left` bytes.
+fn string(tid: i32, at: u64, left: u64) -> Result<Bytes, i32> {
     let mut page = [0u8; PAGE as usize];
-    let mut len = 0;
-    while len < MAX_STRING {
-        let here = at.checked_add(len as u64).ok_or(libc::EFAULT)?;
+    let mut text = Vec::new();
+    while text.len() < MAX_STRING && text.len() as u64 <= left {
+        let here = at.checked_add(text.len() as u64).ok_or(libc::EFAULT)?;
         let room = (PAGE - here % PAGE) as usize;
         memory::read(tid, here, &mut page[..room]).ok_or(libc::EFAULT)?;
         match page[..room].iter().position(|&b| b == 0) {
-            Some(end) if len + end < MAX_STRING => return Ok(len + end),
+            Some(end) if text.len() + end < MAX_STRING => {
+                text.extend_from_slice(&page[..end]);
+                return Ok(text.into());
+            }
             Some(_) => return Err(libc::E2BIG),
-            None => len += room,
+            None => text.extend_from_slice(&page[..room]),
         }
     }
     Err(libc::E2BIG)
@@ -119,8 +135,12 @@ mod tests {
     }
 
     fn fits(argv: &[&[u8]], envp: &[&[u8]]) -> Result<(), i32> {
+        let given = (argv, envp);
         let ((_one, argv), (_two, envp)) = (array(argv), array(envp));
-        fit(std::process::id() as i32, argv.as_ptr() as u64, envp.as_ptr() as u64)
+        let read = read(std::process::id() as i32, argv.as_ptr() as u64, envp.as_ptr() as u64)?;
+        assert!(read.argv.iter().map(|s| s.as_slice()).eq(given.0.iter().copied()), "the arguments as they are");
+        assert!(read.env.iter().map(|s| s.as_slice()).eq(given.1.iter().copied()), "the variables as they are");
+        Ok(())
     }
 
     #[test]
@@ -152,13 +172,13 @@ mod tests {
     #[test]
     fn what_is_nowhere_is_told_apart() {
         let own = std::process::id() as i32;
-        assert_eq!(fit(own, 0, 0), Ok(()));
-        assert_eq!(fit(own, 8, 0), Err(libc::EFAULT));
-        assert_eq!(fit(own, u64::MAX - 7, 0), Err(libc::EFAULT));
+        assert_eq!(read(own, 0, 0), Ok(Strings { argv: Vec::new(), env: Vec::new() }));
+        assert_eq!(read(own, 8, 0), Err(libc::EFAULT));
+        assert_eq!(read(own, u64::MAX - 7, 0), Err(libc::EFAULT));
         let (_strings, mut pointers) = array(&[b"a", b"b"]);
-        assert_eq!(fit(own, pointers.as_ptr() as u64, 0), Ok(()));
+        assert!(read(own, pointers.as_ptr() as u64, 0).is_ok());
         pointers[1] = 8;
-        assert_eq!(fit(own, pointers.as_ptr() as u64, 0), Err(libc::EFAULT));
-        assert_eq!(fit(own, 0, pointers.as_ptr() as u64), Err(libc::EFAULT));
+        assert_eq!(read(own, pointers.as_ptr() as u64, 0), Err(libc::EFAULT));
+        assert_eq!(read(own, 0, pointers.as_ptr() as u64), Err(libc::EFAULT));
     }
 }

@@ -1,6 +1,7 @@
 //! The box while it may still be on its way: who needs it waits, and everything before goes on.
 
 use crate::handed::Handed;
+use crate::hello::Introduction;
 use crate::policy::Target;
 use crate::session::Sessions;
 use hmz_wire::Client;
@@ -55,6 +56,18 @@ impl Reached {
         match self {
             Self::Here { sessions, .. } => sessions.begin(socket, target),
             Self::Handed(handed) => handed.begin(&socket, target),
+        }
+    }
+
+    /// Whether a stand-in can be served that has told all before it is there.
+    pub(crate) fn can_be_told(&self) -> bool {
+        matches!(self, Self::Here { client, .. } if !client.is_copied())
+    }
+
+    /// Serves one that has. Where that cannot be, its socket closes, which it takes for our end.
+    pub(crate) fn begin_told(&self, socket: UnixStream, target: Target, told: Introduction) {
+        if let Self::Here { sessions, .. } = self {
+            sessions.begin_told(socket, target, told);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The supervisor: runs an unmodified agent CLI here while every command it starts lands in a box.
 
+mod ahead;
 mod arguments;
 mod child;
 mod collect;

@@ -5,13 +5,14 @@
 //! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
 //! session's ticket, with which the filter lets it pass.
 
-use crate::arguments;
 use crate::filter::Ticket;
+use crate::hello::Introduction;
 use crate::late::{Late, Names, Reached};
 use crate::memory;
 use crate::policy::{Call, Decision, Policy, Target};
 use crate::sys::{self, Answer, Notification};
-use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK};
+use crate::{ahead, arguments};
+use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK, TOLD_MARK};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -75,10 +76,16 @@ impl Notifier {
             Decision::Box(_) => self.place.wait(),
             Decision::Here | Decision::Fail(_) => None,
         };
-        if let Decision::Box(_) = decision
-            && let Err(errno) = arguments::fit(n.tid, call.argv, call.envp)
-        {
-            decision = Decision::Fail(errno);
+        let mut told = None;
+        if let Decision::Box(_) = decision {
+            match arguments::read(n.tid, call.argv, call.envp) {
+                // what is copied takes its time
+                Ok(strings) if there.as_ref().is_some_and(Reached::can_be_told) => {
+                    told = ahead::look(n.tid, strings);
+                }
+                Ok(_) => {}
+                Err(errno) => decision = Decision::Fail(errno),
+            }
         }
         if !sys::still_waits(self.listener.as_fd(), n.id) {
             // what was read may have been another's
@@ -89,14 +96,21 @@ impl Notifier {
             (Decision::Fail(errno), _) => Some(Answer::Fail(errno)),
             (Decision::Box(_), None) => Some(Answer::Fail(libc::EIO)),
             (Decision::Box(target), Some(there)) => {
-                self.redirect(n, &call, call.path + path.len() as u64, target, &there);
+                self.redirect(n, &call, call.path + path.len() as u64, (target, told), &there);
                 None
             }
         }
     }
 
-    /// Makes the waiting exec the stand-in's.
-    fn redirect(&self, n: &Notification, call: &Call, empty: u64, target: Target, there: &Reached) {
+    /// Makes the waiting exec the stand-in's. Where what it would say is known, the box begins meanwhile.
+    fn redirect(
+        &self,
+        n: &Notification,
+        call: &Call,
+        empty: u64,
+        (target, told): (Target, Option<Introduction>),
+        there: &Reached,
+    ) {
         let listener = self.listener.as_fd();
         let pid = Pid::from_raw(n.tid);
         if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
@@ -104,15 +118,28 @@ impl Notifier {
             let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
             return;
         }
-        let given = self.give(n.id, pid, there.is_copied());
-        if let Err(e) = &given {
-            // one that is gone needs no answer
-            let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
-        }
+        let mark = match &told {
+            Some(_) => TOLD_MARK,
+            None if there.is_copied() => KEEPS_TERMINAL_MARK,
+            None => SOCKET_MARK,
+        };
+        let given = match (self.give(n.id, pid, mark), told) {
+            (Ok((program, ours)), Some(told)) => {
+                // what it asks for ends with the caller, whose end closes the socket
+                there.begin_told(ours, target, told);
+                Some((program, None))
+            }
+            (Ok((program, ours)), None) => Some((program, Some((ours, target)))),
+            (Err(e), _) => {
+                // one that is gone needs no answer
+                let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
+                None
+            }
+        };
         if !stopped(pid) {
             return;
         }
-        if let Ok((program, ours)) = given
+        if let Some((program, untold)) = given
             && let Ok(mut regs) = ptrace::getregs(pid)
         {
             // the call is made again from the start, whatever signal comes between: it is two bytes long
@@ -125,7 +152,9 @@ impl Notifier {
             regs.r10 = call.envp;
             regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
             regs.r9 = self.ticket.rest();
-            if ptrace::setregs(pid, regs).is_ok() {
+            if ptrace::setregs(pid, regs).is_ok()
+                && let Some((ours, target)) = untold
+            {
                 there.begin(ours, target);
             }
         }
@@ -134,7 +163,7 @@ impl Notifier {
 
     /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
     /// case. Returns the stand-in's number there and our end of the socket; what fails is not answered.
-    fn give(&self, id: u64, pid: Pid, copied: bool) -> std::io::Result<(i32, UnixStream)> {
+    fn give(&self, id: u64, pid: Pid, mark: i32) -> std::io::Result<(i32, UnixStream)> {
         let listener = self.listener.as_fd();
         let put = || -> std::io::Result<(OwnedFd, OwnedFd)> {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -155,7 +184,6 @@ impl Notifier {
                 program
             }
         };
-        let mark = if copied { KEEPS_TERMINAL_MARK } else { SOCKET_MARK };
         // it has not begun to look for the socket; if this could fail, it would not find it, and end
         let _ = sys::set_peek_off(theirs.as_fd(), mark + program);
         Ok((program, UnixStream::from(ours)))

@@ -98,6 +98,21 @@ impl Sessions {
 
     /// Serves the stand-in at the other end of `socket`, from the moment it speaks.
     pub(crate) fn begin(&self, socket: UnixStream, target: Target) {
+        self.attend_to(socket, target);
+    }
+
+    /// Serves the stand-in that will be at the other end of `socket`, and has told all but its signals before it is there.
+    pub(crate) fn begin_told(self: &Arc<Self>, socket: UnixStream, target: Target, told: Introduction) {
+        // without room for one more the socket closes, which the stand-in takes for our end
+        let Some(one) = self.attend_to(socket, target) else { return };
+        // whoever hears it waits: what it says is a signal to what is asked for here, or its end
+        let mut phase = lock(&one.phase);
+        if let Some((id, signals)) = self.run(&one, told) {
+            *phase = Phase::Waits(id, signals);
+        }
+    }
+
+    fn attend_to(&self, socket: UnixStream, target: Target) -> Option<Arc<StandIn>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let phase = Mutex::new(Phase::Speaks(Hearing::default()));
         let one = Arc::new(StandIn { number, socket, target, phase });
@@ -106,7 +121,9 @@ impl Sessions {
         if added.is_err() {
             // the socket closes, which the stand-in takes for our end
             lock(&self.heard).remove(&number);
+            return None;
         }
+        Some(one)
     }
 
     /// Hears the stand-ins until the process ends.

@@ -17,6 +17,9 @@ pub const SOCKET_MARK: i32 = 0x2000_0000;
 /// and its end have to be heard here.
 pub const KEEPS_TERMINAL_MARK: i32 = 0x3000_0000;
 
+/// The same of one of which all is known: it does not introduce itself.
+pub const TOLD_MARK: i32 = 0x1000_0000;
+
 /// Largest block of strings, in bytes: what the kernel allows an exec (6 MiB).
 pub const MAX_BLOCK: usize = 6 << 20;
 

@@ -29,6 +29,8 @@ pub const TESTS: &[Test] = &[
     ("a_directory_the_box_lacks", a_directory_the_box_lacks),
     ("the_clis_own_streams", the_clis_own_streams),
     ("umask_and_masks_cross", umask_and_masks_cross),
+    ("what_is_told_ahead_is_what_the_stand_in_tells", what_is_told_ahead_is_what_the_stand_in_tells),
+    ("a_caller_that_dies_takes_a_command_along", a_caller_that_dies_takes_a_command_along),
 ];
 
 fn commands_land_in_the_box(world: &World) {
@@ -391,4 +393,59 @@ print(subprocess.run(['grep','-E','Sig(Blk|Ign)|Umask','/proc/self/status'],capt
     let ignored = out.split("SigIgn:', '").nth(1).expect("a field");
     let ignored = u64::from_str_radix(&ignored[..16], 16).expect("hex");
     assert_eq!(ignored & (1 << 9), 1 << 9, "{out}");
+}
+
+/// The supervisor tells the plain case itself; of a caller with many descriptors, with threads or with a session the stand-in
+/// tells. All see the same.
+fn what_is_told_ahead_is_what_the_stand_in_tells(world: &World) {
+    let out = world.python(
+        r#"os.umask(0o031)
+signal.signal(signal.SIGUSR1,signal.SIG_IGN); signal.signal(40,signal.SIG_IGN)
+signal.signal(signal.SIGUSR2,lambda *a: None)
+os.makedirs('told',exist_ok=True); os.chdir('told')
+kept=os.open('kept',os.O_RDWR|os.O_CREAT,0o600); os.dup2(kept,17); os.dup2(kept,9)
+look="""grep -E '^(Umask|SigBlk|SigIgn)' /proc/self/status; ls /proc/self/fd; pwd; echo "$0" "$@" "$LC_TOLD"; readlink /proc/self/fd/9"""
+os.environ['LC_TOLD']='x'*300+' end'
+def spawn(**more):
+    r,w=os.pipe()
+    pid=os.fork()
+    if pid==0:
+        more.get('first',lambda: None)()
+        signal.pthread_sigmask(signal.SIG_BLOCK,{signal.SIGHUP,signal.SIGUSR1,50})
+        os.dup2(w,1)
+        os.execv('/bin/sh',['sh','-c',look,'zero','','a b','y'*5000])
+    os.close(w)
+    said=open(r).read()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid,0)[1])==0, said
+    return said
+def many(): [os.open('/dev/null',os.O_RDONLY) for _ in range(30)]
+def threads():
+    import time
+    threading.Thread(target=time.sleep,args=(1000,),daemon=True).start()
+plain=spawn()
+print(plain[:200])
+for first in (many,threads,os.setsid):
+    other=spawn(first=first)
+    print(first.__name__, 'same' if other==plain else other)"#,
+    );
+    let out = out.good();
+    assert!(out.contains("Umask:\t0031") && out.contains("17"), "{out}");
+    assert!(out.ends_with("many same\nthreads same\nsetsid same"), "{out}");
+}
+
+/// One that is killed at any moment of its exec leaves nothing of its command.
+fn a_caller_that_dies_takes_a_command_along(world: &World) {
+    let out = world.python(
+        "import random, time
+for i in range(60):
+    pid=os.fork()
+    if pid==0: os.execv('/bin/sleep',['sleep','7654'])
+    time.sleep(random.random()/200); os.kill(pid,9); os.waitpid(pid,0)
+for _ in range(600):
+    left=subprocess.run(['sh','-c',\"grep -lzxE '765[4]' /proc/[0-9]*/cmdline 2>/dev/null\"],capture_output=True,text=True).stdout
+    if not left: break
+    time.sleep(.1)
+print('left', left)",
+    );
+    assert_eq!(out.good().trim_end(), "left");
 }

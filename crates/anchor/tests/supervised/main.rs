@@ -33,11 +33,12 @@ use std::process::ExitCode;
 const FAR: &str = "over_a_stream_";
 
 /// What only a box of this machine can show: its socket, its pid, and what starts boxes of its own.
-const NEAR_ALONE: [&str; 5] = [
+const NEAR_ALONE: [&str; 6] = [
     "a_box_that_cannot_be_had_starts_nothing",
     "a_box_without_terminals_gets_one_of_ours",
     "a_plain_user_needs_nothing",
     "what_a_command_costs",
+    "what_is_told_ahead_is_what_the_stand_in_tells",
     "without_landlock_in_the_box_nothing_starts",
 ];
 

@@ -9,7 +9,7 @@ mod sys;
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::addr_of;
-use protocol::{ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, Verdict};
+use protocol::{ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, TOLD_MARK, Verdict};
 use sys::syscall;
 
 /// Numbers of system calls and constants of the kernel's x86_64 interface.
@@ -135,10 +135,10 @@ fn disposition(signal: u32, handler: usize) {
     call!(nr::RT_SIGACTION, signal, &raw const action, 0, 8);
 }
 
-/// Bits of the signals that are ignored.
-fn ignored() -> u64 {
+/// Bits of those of these signals that are ignored.
+fn ignored(signals: impl Iterator<Item = u32>) -> u64 {
     let mut set = 0;
-    for signal in 1..=64u32 {
+    for signal in signals {
         let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
         if call!(nr::RT_SIGACTION, signal, 0, &raw mut action, 8) == 0 && action.handler == 1 {
             set |= 1u64 << (signal - 1);
@@ -170,7 +170,7 @@ fn find_socket(program: i32) -> (i32, i32) {
         let mut len = 4u32;
         let got = call!(nr::GETSOCKOPT, fd, SOL_SOCKET, SO_PEEK_OFF, &raw mut value, &raw mut len) == 0;
         let mark = value.wrapping_sub(program);
-        if got && (mark == SOCKET_MARK || mark == KEEPS_TERMINAL_MARK) { mark } else { 0 }
+        if got && (mark == TOLD_MARK || mark == SOCKET_MARK || mark == KEEPS_TERMINAL_MARK) { mark } else { 0 }
     };
     let mut fd = program - 1;
     while fd >= 0 {
@@ -265,9 +265,14 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     let all = !0u64;
     let mut blocked = 0u64;
     call!(nr::RT_SIGPROCMASK, SIG_BLOCK_SET, &raw const all, &raw mut blocked, 8);
-    let ignored = ignored();
     let program = number_of(name as *const u8);
     let (socket, mark) = find_socket(program);
+    if mark == TOLD_MARK {
+        let ignored = ignored(STOPS.into_iter());
+        close_all_but(socket);
+        attend(socket, ignored | blocked)
+    }
+    let ignored = ignored(1..=64);
     let umask = call!(nr::UMASK, 0o077) as u32;
     let mut hello = Hello {
         magic: MAGIC,
@@ -291,11 +296,16 @@ pub extern "C" fn start(stack: *const usize) -> ! {
     let got = call!(nr::GETCWD, cwd.as_mut_ptr(), MAX_CWD);
     hello.cwd_len = if got > 1 { got as u32 - 1 } else { 0 };
     introduce(socket, &hello, cwd.as_ptr().cast(), argv0 as *const u8);
+    close_all_but(socket);
+    attend(socket, ignored | blocked)
+}
+
+/// Whoever reads or writes the command's streams waits for the command alone.
+fn close_all_but(socket: i32) {
     if socket > 0 {
         call!(nr::CLOSE_RANGE, 0, socket - 1, 0);
     }
     call!(nr::CLOSE_RANGE, socket + 1, u32::MAX, 0);
-    attend(socket, ignored | blocked)
 }
 
 /// Sends the hello with the descriptors, the directory and the strings: at once when there is room, so that the supervisor

@@ -1,0 +1,166 @@
+//! What a waiting exec would leave its stand-in, told before there is one: its box can begin while the stand-in starts.
+//!
+//! It tells the plain case alone, exactly, or nothing: one thread, no leader of a session (it may own a terminal, which a
+//! stand-in has to give up), few descriptors. Of everything else the stand-in tells itself.
+
+use crate::arguments::Strings;
+use crate::hello::Introduction;
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getsid, pidfd_getfd, pidfd_open};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Descriptors that are looked at. Each costs a file's reading, and the stand-in lists those that are left in one call.
+const MAX_LOOKED_AT: usize = 16;
+
+/// Longest file that is read here, in bytes.
+const MAX_TEXT: usize = 4096;
+
+/// What the exec of thread `tid` with these strings leaves. `None`: ask the stand-in.
+pub(crate) fn look(tid: i32, strings: Strings) -> Option<Introduction> {
+    let pid = Pid::from_raw(tid)?;
+    if strings.argv.is_empty() || getsid(Some(pid)).ok()? == pid {
+        return None;
+    }
+    // no leader of its threads, no descriptor
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let own = openat(CWD, format!("/proc/{tid}"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let state = State::of(&text(own.as_fd(), "status")?)?;
+    let cwd = readlinkat(&own, "cwd", Vec::with_capacity(256)).ok()?.into_bytes();
+    // one that was removed has such a name, and is none
+    if !cwd.starts_with(b"/") || cwd.ends_with(b" (deleted)") {
+        return None;
+    }
+    let fds = descriptors(own.as_fd(), process.as_fd())?;
+    let State { umask, blocked, ignored } = state;
+    Some(Introduction { argv: strings.argv, env: strings.env, cwd, umask, blocked, ignored, ctty: None, fds, rest: Vec::new() })
+}
+
+/// What a process's `status` says.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    umask: u32,
+    blocked: u64,
+    ignored: u64,
+}
+
+impl State {
+    /// `None` when it has more than one thread, whose ends the others' exec is, or does not say all.
+    fn of(status: &str) -> Option<Self> {
+        let (mut umask, mut threads, mut blocked, mut ignored) = (None, None, None, None);
+        for line in status.lines() {
+            let Some((name, value)) = line.split_once(":\t") else { continue };
+            match name {
+                "Umask" => umask = u32::from_str_radix(value, 8).ok(),
+                "Threads" => threads = value.parse::<u32>().ok(),
+                "SigBlk" => blocked = u64::from_str_radix(value, 16).ok(),
+                "SigIgn" => ignored = u64::from_str_radix(value, 16).ok(),
+                _ => {}
+            }
+        }
+        (threads? == 1).then_some(Self { umask: umask?, blocked: blocked?, ignored: ignored? })
+    }
+}
+
+/// The whole of a small file of the kernel's.
+fn text(own: BorrowedFd<'_>, name: &str) -> Option<String> {
+    let file = openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = vec![0; MAX_TEXT];
+    let len = rustix::io::read(&file, &mut bytes).ok()?;
+    bytes.truncate(len);
+    // what fills the buffer may be longer
+    (len < MAX_TEXT).then(|| String::from_utf8(bytes).ok())?
+}
+
+/// The descriptors that the exec leaves open, in the order of their numbers.
+fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>) -> Option<Vec<(i32, OwnedFd)>> {
+    let infos = openat(own, "fdinfo", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut numbers = Vec::with_capacity(MAX_LOOKED_AT);
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut entries = RawDir::new(&infos, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry.ok()?;
+        if let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()) {
+            if numbers.len() == MAX_LOOKED_AT {
+                return None;
+            }
+            numbers.push(number);
+        }
+    }
+    let mut found = Vec::new();
+    for number in numbers {
+        if stays(&text(infos.as_fd(), &number.to_string())?)? {
+            let fd = pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()?;
+            found.push((number, fd));
+        }
+    }
+    Some(found)
+}
+
+/// Whether a descriptor's `fdinfo` says that it outlives an exec.
+fn stays(info: &str) -> Option<bool> {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+    Some(flags & OFlags::CLOEXEC.bits() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tx\nUmask:\t0027\nThreads:\t1\nSigBlk:\t0000000000000001\nSigIgn:\t8000000000000200\n";
+
+    #[test]
+    fn a_status_is_told_whole_or_not() {
+        let state = State { umask: 0o27, blocked: 1, ignored: 0x8000_0000_0000_0200 };
+        assert_eq!(State::of(STATUS), Some(state));
+        assert_eq!(State::of(&STATUS.replace("Threads:\t1", "Threads:\t2")), None);
+        for name in ["Umask", "Threads", "SigBlk", "SigIgn"] {
+            assert_eq!(State::of(&STATUS.replace(name, "Other")), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_closed_by_an_exec_does_not_stay() {
+        assert_eq!(stays("pos:\t0\nflags:\t0100002\n"), Some(true));
+        assert_eq!(stays("pos:\t0\nflags:\t02100002\n"), Some(false));
+        assert_eq!(stays("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn of_many_descriptors_nothing_is_told() {
+        let own = |name| openat(CWD, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
+        let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("this process");
+        let _more: Vec<_> = (0..=MAX_LOOKED_AT).map(|_| own("/dev/null")).collect();
+        assert!(descriptors(own("/proc/self").as_fd(), process.as_fd()).is_none());
+    }
+
+    #[test]
+    fn the_plain_case_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("a directory");
+        let out = std::fs::File::create(dir.join("out")).expect("a file");
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .stdin(std::process::Stdio::piped())
+            .stdout(out)
+            .stderr(std::process::Stdio::null())
+            .current_dir(&dir)
+            .spawn()
+            .expect("a process");
+        let strings = || Strings { argv: vec![b"a"[..].into()], env: vec![b"B=c"[..].into()] };
+        let told = look(child.id() as i32, strings());
+        let own = look(rustix::process::getpid().as_raw_nonzero().get(), strings());
+        child.kill().and_then(|()| child.wait()).expect("its end");
+        let told = told.expect("one thread, no session, three descriptors");
+        assert_eq!((told.argv, told.env), (strings().argv, strings().env));
+        assert_eq!(told.cwd, dir.as_os_str().as_encoded_bytes());
+        assert_eq!(told.fds.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+        let same = |fd: &OwnedFd, path: &std::path::Path| {
+            let (one, other) = (rustix::fs::fstat(fd).expect("a file"), rustix::fs::stat(path).expect("a file"));
+            (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+        };
+        assert!(same(&told.fds[1].1, &dir.join("out")) && same(&told.fds[2].1, std::path::Path::new("/dev/null")));
+        assert!(own.is_none(), "this process has threads");
+    }
+}
