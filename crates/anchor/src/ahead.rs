@@ -150,7 +150,11 @@ mod tests {
             .expect("a process");
         let strings = || Strings { argv: vec![b"a"[..].into()], env: vec![b"B=c"[..].into()] };
         let told = look(child.id() as i32, strings());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv().is_err());
         let own = look(rustix::process::getpid().as_raw_nonzero().get(), strings());
+        drop(end);
+        assert!(thread.join().expect("its end"));
         child.kill().and_then(|()| child.wait()).expect("its end");
         let told = told.expect("one thread, no session, three descriptors");
         assert_eq!((told.argv, told.env), (strings().argv, strings().env));
@@ -161,6 +165,6 @@ mod tests {
             (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
         };
         assert!(same(&told.fds[1].1, &dir.join("out")) && same(&told.fds[2].1, std::path::Path::new("/dev/null")));
-        assert!(own.is_none(), "this process has threads");
+        assert!(own.is_none(), "a process with threads");
     }
 }

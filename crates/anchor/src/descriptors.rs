@@ -103,11 +103,12 @@ impl Borders {
         let foreign = self.foreign.contains(&(stat.st_dev, stat.st_ino));
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo if foreign => Verdict::Copy,
-            FileType::Fifo => {
-                let Some(link) = link_of(fd) else { return Verdict::Refuse };
-                let pass = link.to_string_lossy().starts_with("pipe:[") || self.is_shared(&link, &stat);
-                if pass { Verdict::Pass } else { Verdict::Copy }
-            }
+            FileType::Fifo if is_unnamed_pipe(fd) => Verdict::Pass,
+            FileType::Fifo => match link_of(fd) {
+                Some(link) if self.is_shared(&link, &stat) => Verdict::Pass,
+                Some(_) => Verdict::Copy,
+                None => Verdict::Refuse,
+            },
             FileType::RegularFile => match link_of(fd) {
                 Some(link) if self.is_shared(&link, &stat) => Verdict::Pass,
                 _ => Verdict::Copy,
@@ -167,6 +168,13 @@ fn holds_master_of(pid: i32, index: u32) -> bool {
                 info.lines().any(|line| line.strip_prefix("tty-index:").map(str::trim) == Some(&index.to_string()))
             })
     })
+}
+
+/// Whether a pipe is in no directory.
+fn is_unnamed_pipe(fd: BorrowedFd<'_>) -> bool {
+    /// The type of the file system such pipes are in (linux/magic.h).
+    const PIPEFS: i64 = 0x5049_5045;
+    rustix::fs::fstatfs(fd).is_ok_and(|found| found.f_type == PIPEFS)
 }
 
 fn link_of(fd: BorrowedFd<'_>) -> Option<PathBuf> {
