@@ -148,7 +148,7 @@ mod tests {
             .current_dir(&dir)
             .spawn()
             .expect("a process");
-        let strings = || Strings { argv: vec![b"a"[..].into()], env: vec![b"B=c"[..].into()] };
+        let strings = || Strings { argv: vec![b"a".to_vec().into()], env: vec![b"B=c".to_vec().into()] };
         let told = look(child.id() as i32, strings());
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv().is_err());
