@@ -121,6 +121,15 @@ pub fn placed(env: &mut Resource<Environment>, place: &Placed, share: Share, now
     }
 }
 
+/// It is where it is declared to be: that it fell back there before that was declared is past.
+pub fn at_home(env: &mut Resource<Environment>, now: Timestamp) {
+    let fell_back = env.status.conditions.get(SCHEDULED).is_some_and(|c| c.status == True && c.reason == FELL_BACK);
+    if fell_back && env.status.used.as_ref() == Some(&env.spec.runtime) {
+        env.status.passed_over.clear();
+        set(env, SCHEDULED, True, "Held", "", now);
+    }
+}
+
 /// The runtime that held its share refused the image or the start, and holds nothing of it any more.
 fn passed_over(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
     let runtime = env.status.used.clone().unwrap_or_else(|| env.spec.runtime.clone());

@@ -291,6 +291,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             }
             let name = env.status.container_name.clone().unwrap_or_default();
             outcome::set(env, CREATED, True, "Started", &name, seen.now);
+            outcome::at_home(env, seen.now);
             for kind in [SCHEDULED, IMAGE_READY] {
                 outcome::keep(env, kind);
             }

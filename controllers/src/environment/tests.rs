@@ -6,7 +6,7 @@ use super::{FINALIZER, ROLE_LABEL};
 use crate::placement::Place;
 use crate::target::Saved;
 use hmz_api::condition::ConditionStatus::False;
-use hmz_api::kinds::condition::NO_HARNESS;
+use hmz_api::kinds::condition::{NO_HARNESS, SCHEDULED};
 use hmz_api::kinds::{
     BoxedAgent, Endpoint, Environment, EnvironmentSpec, Harness, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share,
 };
@@ -393,6 +393,12 @@ fn the_way_down_a_list() {
     let mut changed = up.clone();
     changed.metadata.generation = 2;
     says("a change that does not concern it", &changed, &up_there(9));
+    let mut home = changed.clone();
+    home.spec.runtime = up.status.used.clone().expect("it fell back");
+    home.spec.workdir.clone_from(&up.status.workdir);
+    let home = planned(home, &up_there(9));
+    let scheduled = home.status.conditions.get(SCHEDULED).expect("it is held");
+    assert!(home.status.passed_over.is_empty() && scheduled.reason == "Held", "what it fell back to is what is declared now");
     changed.spec.runtime = RuntimeRef::named(Backend::Docker, "other");
     says("another runtime is named", &changed, &up_there(9));
     up.spec.restart = RestartPolicy::Always;
