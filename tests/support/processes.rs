@@ -26,9 +26,7 @@ pub fn line(pid: i32) -> String {
 
 /// Whether a process is there and is no zombie.
 pub fn is_alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // the name before it may hold anything
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    stat(pid).is_some_and(|stat| !is_over(&stat))
 }
 
 /// Sends a signal to every process with that variable, and says how many there were.
@@ -54,7 +52,14 @@ pub struct Process {
     pub line: String,
 }
 
-/// The fields of `/proc/PID/stat` behind the name.
+/// Whether it has ended with all its threads: the first of them may be a zombie while others hold what the process had open, such as
+/// a lock.
+fn is_over(stat: &[String]) -> bool {
+    let threads = stat.get(17).and_then(|n| n.parse::<u32>().ok()).unwrap_or_default();
+    matches!(stat[0].as_str(), "Z" | "X") && threads <= 1
+}
+
+/// The fields of `/proc/PID/stat` behind the name, which may hold anything.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
@@ -68,7 +73,7 @@ impl Process {
 
     /// Whether it is there and is no zombie.
     pub fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|stat| stat.get(19) == Some(&self.start) && !matches!(stat[0].as_str(), "Z" | "X"))
+        stat(self.pid).is_some_and(|stat| stat.get(19) == Some(&self.start) && !is_over(&stat))
     }
 
     /// Sends it a signal.
