@@ -58,13 +58,13 @@ pub enum AddBackend {
     /// A docker daemon: environments are containers on it
     #[command(after_help = "Examples:
   hmz runtime add docker here --harness local
-  hmz runtime add docker gpubox --endpoint tcp://gpubox.example:2376 --tls-dir ~/.docker/gpubox --detect
+  hmz runtime add docker gpubox --endpoint tcp://gpubox.example:2376 --tls-dir ~/.docker/gpubox
   hmz runtime add docker work --container devbox")]
     Docker(AddDocker),
     /// A docker swarm: environments are services of one task
     #[command(after_help = "Examples:
   hmz runtime add swarm fleet --endpoint ssh://me@manager.example --max-tasks 8
-  hmz runtime add swarm fleet --constraint node.labels.shared==true --node worker-1=me@worker-1.example")]
+  hmz runtime add swarm fleet --constraint node.labels.shared==true")]
     Swarm(AddSwarm),
     /// A host reached over ssh
     #[command(after_help = "Examples:
