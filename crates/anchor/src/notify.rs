@@ -158,7 +158,7 @@ impl Notifier {
                 there.begin(ours, target);
             }
         }
-        let _ = ptrace::detach(pid, None);
+        let_go(pid);
     }
 
     /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
@@ -199,6 +199,16 @@ pub(crate) fn can_trace(pid: Pid) -> nix::Result<()> {
         ptrace::detach(pid, None)?;
     }
     Ok(())
+}
+
+/// Lets a stopped thread go. One that was killed in its stop cannot be: its end has to be heard here before its parent hears it, which
+/// would wait for it for ever.
+fn let_go(pid: Pid) {
+    while let Err(nix::errno::Errno::ESRCH) = ptrace::detach(pid, None) {
+        if !stopped(pid) {
+            return;
+        }
+    }
 }
 
 /// Waits for the stop that was asked for. False when the thread is gone.

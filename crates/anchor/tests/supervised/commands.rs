@@ -437,7 +437,7 @@ for first in (many,threads,os.setsid):
 fn a_caller_that_dies_takes_a_command_along(world: &World) {
     let out = world.python(
         "import random, time
-for i in range(60):
+for i in range(300):
     pid=os.fork()
     if pid==0: os.execv('/bin/sleep',['sleep','7654'])
     time.sleep(random.random()/200); os.kill(pid,9); os.waitpid(pid,0)
