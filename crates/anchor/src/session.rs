@@ -98,32 +98,34 @@ impl Sessions {
 
     /// Serves the stand-in at the other end of `socket`, from the moment it speaks.
     pub(crate) fn begin(&self, socket: UnixStream, target: Target) {
-        self.attend_to(socket, target);
+        self.attend_to(&self.stand_in(socket, target));
     }
 
     /// Serves the stand-in that will be at the other end of `socket`, and has told all but its signals before it is there.
     pub(crate) fn begin_told(self: &Arc<Self>, socket: UnixStream, target: Target, told: Introduction) {
-        // without room for one more the socket closes, which the stand-in takes for our end
-        let Some(one) = self.attend_to(socket, target) else { return };
-        // whoever hears it waits: what it says is a signal to what is asked for here, or its end
+        let one = self.stand_in(socket, target);
+        // held before it is heard: its end may be there already, and is the end of what is asked for here
         let mut phase = lock(&one.phase);
-        if let Some((id, signals)) = self.run(&one, told) {
+        if self.attend_to(&one)
+            && let Some((id, signals)) = self.run(&one, told)
+        {
             *phase = Phase::Waits(id, signals);
         }
     }
 
-    fn attend_to(&self, socket: UnixStream, target: Target) -> Option<Arc<StandIn>> {
+    fn stand_in(&self, socket: UnixStream, target: Target) -> Arc<StandIn> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let phase = Mutex::new(Phase::Speaks(Hearing::default()));
-        let one = Arc::new(StandIn { number, socket, target, phase });
-        lock(&self.heard).insert(number, Arc::clone(&one));
-        let added = epoll::add(&self.epoll, &one.socket, epoll::EventData::new_u64(number), epoll::EventFlags::IN);
+        Arc::new(StandIn { number, socket, target, phase: Mutex::new(Phase::Speaks(Hearing::default())) })
+    }
+
+    /// Hears it from now on. Without room for one more its socket closes, which it takes for our end.
+    fn attend_to(&self, one: &Arc<StandIn>) -> bool {
+        lock(&self.heard).insert(one.number, Arc::clone(one));
+        let added = epoll::add(&self.epoll, &one.socket, epoll::EventData::new_u64(one.number), epoll::EventFlags::IN);
         if added.is_err() {
-            // the socket closes, which the stand-in takes for our end
-            lock(&self.heard).remove(&number);
-            return None;
+            lock(&self.heard).remove(&one.number);
         }
-        Some(one)
+        added.is_ok()
     }
 
     /// Hears the stand-ins until the process ends.
