@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use hmz_api::kinds::{RestartPolicy, condition};
 use hmz_api::rest::{SET_KIND, WatchLine};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error, Span};
+use hmz_api::{AnyResource, Condition, ConditionStatus, Error, Span};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -259,7 +259,7 @@ fn look(resource: &AnyResource, wish: &Wish) -> Look {
     let generation = resource.metadata().generation;
     match wish {
         Wish::Condition { name, status } => {
-            let Some(conditions) = conditions(resource) else {
+            let Some(conditions) = resource.conditions() else {
                 let shown = name::shown(resource.kind(), &resource.metadata().name);
                 return Look::Is(Err(Error::usage(format!("{shown} has no conditions"))));
             };
@@ -282,7 +282,7 @@ fn look(resource: &AnyResource, wish: &Wish) -> Look {
                 several => format!("it is '{}'", several.join(" ")),
             };
             // what is observed counts once what is declared was looked at
-            let observed = conditions(resource).into_iter().flat_map(|all| &all.0).map(|c| c.observed_generation).max();
+            let observed = resource.conditions().into_iter().flat_map(|all| &all.0).map(|c| c.observed_generation).max();
             let is_old = path.begins_with("status") && observed.is_some_and(|observed| observed < generation);
             if is_old {
                 last.push_str(&stale(observed.unwrap_or_default(), generation));
@@ -343,15 +343,6 @@ fn wish(text: &str) -> Result<Wish, Error> {
         _ => return Err(wrong()),
     };
     Ok(Wish::Condition { name: name.to_owned(), status })
-}
-
-fn conditions(resource: &AnyResource) -> Option<&Conditions> {
-    match resource {
-        AnyResource::Run(r) => Some(&r.status.conditions),
-        AnyResource::Environment(r) => Some(&r.status.conditions),
-        AnyResource::Runtime(r) => Some(&r.status.conditions),
-        AnyResource::Flow(_) => None,
-    }
 }
 
 /// An ended run becomes nothing else any more: waiting for it to run would be waiting for ever.

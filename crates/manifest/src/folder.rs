@@ -2,6 +2,7 @@
 //! seconds in any case. What a change comes to is for whoever is told to find out.
 
 use crate::settings::watch::eyes::Eyes;
+use crate::settings::watch::{Wake, WatchGuard};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -11,29 +12,11 @@ const QUIET: Duration = Duration::from_millis(50);
 /// How long a folder that never stops changing is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Keeps the watch going; it ends when this is dropped.
-#[derive(Debug)]
-pub struct FolderGuard {
-    stop: Sender<Wake>,
-}
-
-impl Drop for FolderGuard {
-    fn drop(&mut self) {
-        // the thread may have gone already
-        let _ = self.stop.send(Wake::Stop);
-    }
-}
-
-enum Wake {
-    Look,
-    Stop,
-}
-
 /// Calls `tell` whenever something may have changed in one of these folders, and every few seconds without that.
 ///
 /// # Errors
 /// Only that no thread can be started.
-pub fn watch_folders(folders: Vec<PathBuf>, tell: impl Fn() + Send + 'static) -> std::io::Result<FolderGuard> {
+pub fn watch_folders(folders: Vec<PathBuf>, tell: impl Fn() + Send + 'static) -> std::io::Result<WatchGuard> {
     let (stop, woken) = mpsc::channel();
     let mut eyes: Vec<Eyes> = folders
         .iter()
@@ -65,5 +48,5 @@ pub fn watch_folders(folders: Vec<PathBuf>, tell: impl Fn() + Send + 'static) ->
             tell();
         }
     })?;
-    Ok(FolderGuard { stop })
+    Ok(WatchGuard { wake: stop })
 }

@@ -269,7 +269,7 @@ impl Known {
             uid: metadata.uid,
             generation: metadata.generation,
             deleting: metadata.is_deleting(),
-            conditions: conditions(one).iter().map(digest).collect(),
+            conditions: one.conditions().into_iter().flat_map(|all| &all.0).map(digest).collect(),
         }
     }
 }
@@ -283,15 +283,6 @@ fn digest(condition: &Condition) -> u64 {
 
 fn key(one: &AnyResource) -> (&'static str, String) {
     (one.kind(), one.metadata().name.clone())
-}
-
-fn conditions(one: &AnyResource) -> &[Condition] {
-    match one {
-        AnyResource::Run(run) => &run.status.conditions.0,
-        AnyResource::Environment(environment) => &environment.status.conditions.0,
-        AnyResource::Runtime(runtime) => &runtime.status.conditions.0,
-        AnyResource::Flow(_) => &[],
-    }
 }
 
 /// What made the one out of the other.
@@ -308,7 +299,7 @@ fn happened(was: Option<&Known>, is: &AnyResource) -> Vec<Happened> {
     if new.is_deleting() && !was.is_some_and(|was| was.deleting) {
         all.push(Happened::normal("Deleting", ""));
     }
-    for condition in conditions(is) {
+    for condition in is.conditions().into_iter().flat_map(|all| &all.0) {
         let same = was.is_some_and(|was| was.conditions.contains(&digest(condition)));
         // what only sums others up, or has not begun, is no event of its own
         if same || condition.reason == "Pending" || (condition.kind == "Ready" && condition.status != ConditionStatus::True) {

@@ -26,7 +26,7 @@ pub enum ToGuest {
         version: u32,
         /// Whether this connection keeps a leased box alive.
         owner: bool,
-        /// What this session's commands may write; `None`: what the user of the box may.
+        /// What the commands of this connection may write; `None`: what the user of the box may.
         fence: Option<Fence>,
     },
     /// Start a command; the frame carries its descriptors in the order of [`Spawn::fds`].

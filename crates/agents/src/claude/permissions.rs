@@ -37,7 +37,7 @@ pub(super) struct Places {
     pub(super) elsewhere: bool,
     pub(super) workdir: PathBuf,
     pub(super) scratch: PathBuf,
-    /// Where claude keeps long outputs of this session, to read them again.
+    /// Where claude keeps long outputs, to read them again.
     pub(super) results: Vec<PathBuf>,
 }
 

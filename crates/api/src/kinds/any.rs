@@ -1,6 +1,7 @@
 //! A resource of any kind, as it stands in a manifest or on the wire.
 
 use super::{Environment, Flow, Run, Runtime};
+use crate::condition::Conditions;
 use crate::meta::Metadata;
 use crate::resource::{Kind, Resource};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -37,6 +38,16 @@ impl AnyResource {
             Self::Environment(_) => Environment::KIND,
             Self::Runtime(_) => Runtime::KIND,
             Self::Flow(_) => Flow::KIND,
+        }
+    }
+
+    /// What its controller says of it; `None` of a flow, which has none.
+    pub fn conditions(&self) -> Option<&Conditions> {
+        match self {
+            Self::Run(run) => Some(&run.status.conditions),
+            Self::Environment(environment) => Some(&environment.status.conditions),
+            Self::Runtime(runtime) => Some(&runtime.status.conditions),
+            Self::Flow(_) => None,
         }
     }
 

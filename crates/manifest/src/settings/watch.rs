@@ -36,7 +36,7 @@ pub struct Loaded {
 /// Keeps the watch going; the watch ends when it is dropped.
 #[derive(Debug)]
 pub struct WatchGuard {
-    wake: Sender<Wake>,
+    pub(crate) wake: Sender<Wake>,
 }
 
 impl Drop for WatchGuard {
@@ -46,7 +46,8 @@ impl Drop for WatchGuard {
     }
 }
 
-enum Wake {
+/// What the thread of a watch is told.
+pub(crate) enum Wake {
     Look,
     Stop,
 }

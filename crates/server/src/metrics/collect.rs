@@ -5,7 +5,7 @@ use super::exposition::{Exposition, Type};
 use super::journals::Journals;
 use super::own;
 use hmz_api::kinds::condition::{CREATED, REACHABLE, READY, SCHEDULED};
-use hmz_api::{AnyResource, Condition, Environment, Error, Resource, Runtime};
+use hmz_api::{AnyResource, Environment, Error, Resource, Runtime};
 use hmz_controllers::Meters;
 use hmz_store::Store;
 use std::collections::BTreeMap;
@@ -119,21 +119,12 @@ fn runtime(one: &AnyResource) -> Option<&Resource<Runtime>> {
     }
 }
 
-fn conditions(one: &AnyResource) -> &[Condition] {
-    match one {
-        AnyResource::Run(run) => &run.status.conditions.0,
-        AnyResource::Environment(environment) => &environment.status.conditions.0,
-        AnyResource::Runtime(runtime) => &runtime.status.conditions.0,
-        AnyResource::Flow(_) => &[],
-    }
-}
-
 fn resources(text: &mut Exposition, items: &[AnyResource]) {
     let mut kinds = BTreeMap::from(["Environment", "Flow", "Run", "Runtime"].map(|kind| (kind, 0u64)));
     let mut told: BTreeMap<(&str, &str, String), u64> = BTreeMap::new();
     for one in items {
         *kinds.entry(one.kind()).or_default() += 1;
-        for condition in conditions(one) {
+        for condition in one.conditions().into_iter().flat_map(|all| &all.0) {
             *told.entry((one.kind(), &condition.kind, format!("{:?}", condition.status))).or_default() += 1;
         }
     }

@@ -14,7 +14,8 @@ use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::kinds::{annotation, label};
 use hmz_api::rest::SetState;
 use hmz_api::{AnyResource, ConditionStatus, Error};
-use hmz_manifest::{FolderGuard, watch_folders};
+use hmz_manifest::settings::WatchGuard;
+use hmz_manifest::watch_folders;
 use hmz_store::{Change, Store};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -183,7 +184,7 @@ impl Keeper {
         }
     }
 
-    fn watch(&self, changed: &Arc<Notify>) -> Result<Option<FolderGuard>, Error> {
+    fn watch(&self, changed: &Arc<Notify>) -> Result<Option<WatchGuard>, Error> {
         let Source::Folder(root) = &self.config.source else { return Ok(None) };
         let folders: Vec<PathBuf> = match self.config.paths.as_slice() {
             [] => vec![root.clone()],

@@ -59,7 +59,7 @@ impl From<ChannelError> for WireError {
 pub enum Ask {
     /// The first message.
     Hello {
-        /// Whether this session keeps a leased box alive.
+        /// Whether its connection keeps a leased box alive.
         owner: bool,
         /// What its commands may write.
         fence: Option<Fence>,
