@@ -35,6 +35,8 @@ fn what_becomes_of_it_is_watched() {
         rows.wait_for(said);
     }
     assert_eq!(rows.stdout().matches("NAME ").count(), 1, "{}", rows.stdout());
+    // each watch comes back to the new daemon by itself
+    whole.wait_for("docker:there");
     let said = whole.stdout();
     let kinds: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(kinds.len() > 2 && kinds[0]["type"] == "ADDED" && kinds[1]["type"] == "MODIFIED", "{said}");

@@ -6,7 +6,7 @@
 use crate::arguments::Strings;
 use crate::hello::Introduction;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getsid, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 4096;
 /// What the exec of thread `tid` with these strings leaves. `None`: ask the stand-in.
 pub(crate) fn look(tid: i32, strings: Strings) -> Option<Introduction> {
     let pid = Pid::from_raw(tid)?;
-    if strings.argv.is_empty() || getsid(Some(pid)).ok()? == pid {
+    if strings.argv.is_empty() {
         return None;
     }
     // no leader of its threads, no descriptor
@@ -45,20 +45,27 @@ struct State {
 }
 
 impl State {
-    /// `None` when it has more than one thread, whose ends the others' exec is, or does not say all.
+    /// `None` when it has more than one thread, whose ends the others' exec is, leads a session, or does not say all.
+    ///
+    /// The session is read here and not asked of the kernel: one that was begun outside of this pid namespace is number 0,
+    /// which rustix takes for no answer a kernel gives.
     fn of(status: &str) -> Option<Self> {
         let (mut umask, mut threads, mut blocked, mut ignored) = (None, None, None, None);
+        let (mut ids, mut session) = (None, None);
         for line in status.lines() {
             let Some((name, value)) = line.split_once(":\t") else { continue };
             match name {
                 "Umask" => umask = u32::from_str_radix(value, 8).ok(),
                 "Threads" => threads = value.parse::<u32>().ok(),
+                // a number for each pid namespace
+                "NSpid" => ids = Some(value),
+                "NSsid" => session = Some(value),
                 "SigBlk" => blocked = u64::from_str_radix(value, 16).ok(),
                 "SigIgn" => ignored = u64::from_str_radix(value, 16).ok(),
                 _ => {}
             }
         }
-        (threads? == 1).then_some(Self { umask: umask?, blocked: blocked?, ignored: ignored? })
+        (threads? == 1 && session? != ids?).then_some(Self { umask: umask?, blocked: blocked?, ignored: ignored? })
     }
 }
 
@@ -108,14 +115,15 @@ fn stays(info: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    const STATUS: &str = "Name:\tx\nUmask:\t0027\nThreads:\t1\nSigBlk:\t0000000000000001\nSigIgn:\t8000000000000200\n";
+    const STATUS: &str = "Name:\tx\nUmask:\t0027\nNSpid:\t10\t3\nNSsid:\t1\t0\nThreads:\t1\nSigBlk:\t0000000000000001\nSigIgn:\t8000000000000200\n";
 
     #[test]
     fn a_status_is_told_whole_or_not() {
         let state = State { umask: 0o27, blocked: 1, ignored: 0x8000_0000_0000_0200 };
         assert_eq!(State::of(STATUS), Some(state));
         assert_eq!(State::of(&STATUS.replace("Threads:\t1", "Threads:\t2")), None);
-        for name in ["Umask", "Threads", "SigBlk", "SigIgn"] {
+        assert_eq!(State::of(&STATUS.replace("NSsid:\t1\t0", "NSsid:\t10\t3")), None);
+        for name in ["Umask", "NSpid", "NSsid", "Threads", "SigBlk", "SigIgn"] {
             assert_eq!(State::of(&STATUS.replace(name, "Other")), None, "{name}");
         }
     }
@@ -137,6 +145,8 @@ mod tests {
 
     #[test]
     fn the_plain_case_is_told() {
+        // whoever runs the tests may have left more than is looked at
+        crate::sys::cloexec_from(3).expect("marks");
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().canonicalize().expect("a directory");
         let out = std::fs::File::create(dir.join("out")).expect("a file");
@@ -159,8 +169,7 @@ mod tests {
         let told = told.expect("one thread, no session, three descriptors");
         assert_eq!((told.argv, told.env), (strings().argv, strings().env));
         assert_eq!(told.cwd, dir.as_os_str().as_encoded_bytes());
-        // whoever runs the tests may leave it more
-        assert_eq!(told.fds.iter().map(|(number, _)| *number).take(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(told.fds.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
         let same = |fd: &OwnedFd, path: &std::path::Path| {
             let (one, other) = (rustix::fs::fstat(fd).expect("a file"), rustix::fs::stat(path).expect("a file"));
             (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

@@ -46,7 +46,7 @@ fn prepare(
         // the terminal's session stays, and the CLI is its foreground
         nix::unistd::setpgid(nix::unistd::Pid::from_raw(0), nix::unistd::Pid::from_raw(0))
             .map_err(AnchorError::nix("make a process group"))?;
-        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), rustix::process::getpgrp());
+        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), rustix::process::getpid());
     } else {
         nix::unistd::setsid().map_err(AnchorError::nix("make a session"))?;
     }

@@ -9,6 +9,7 @@
 use crate::AnchorError;
 use crate::pump::Pump;
 use crate::tree;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, major, minor};
 use rustix::net::AddressFamily;
 use std::collections::{HashMap, HashSet};
@@ -146,10 +147,11 @@ impl Borders {
         if !is_unix(fd) || !is_unnamed(fd) {
             return false;
         }
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(fd) else { return false };
-        let pid = peer.pid.as_raw_nonzero().get();
-        // one that is gone cannot be asked; what the CLI was started with is known by its inode
-        tree::parent(pid).is_none() || tree::is_below(pid, self.root)
+        let Ok(peer) = getsockopt(&fd, PeerCredentials) else { return false };
+        let pid = peer.pid();
+        // one that is outside of this pid namespace is number 0, and none of the tree; one that is gone cannot be asked:
+        // what the CLI was started with is known by its inode
+        pid > 0 && (tree::parent(pid).is_none() || tree::is_below(pid, self.root))
     }
 
     /// Whether a process of the tree holds the other side of terminal `index`.

@@ -38,8 +38,11 @@ pub(crate) fn run() -> Result<Status, AnchorError> {
     // the supervisor sweeps when it ends well, so most often nothing is there
     tree::sweep();
     if rustix::termios::isatty(rustix::stdio::stdin()) {
-        // the CLI was the terminal's foreground; SIGTTOU is blocked, so this asks nobody
-        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), rustix::process::getpgrp());
+        // the CLI was the terminal's foreground; SIGTTOU is blocked, so this asks nobody. A group that was made outside of
+        // this pid namespace has no number here, and so cannot be named
+        if let Some(own) = rustix::process::Pid::from_raw(nix::unistd::getpgrp().as_raw()) {
+            let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), own);
+        }
     }
     ended?;
     told(&report).ok_or_else(|| AnchorError::Refused("the session was ended".into()))

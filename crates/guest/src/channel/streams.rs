@@ -247,7 +247,8 @@ impl Stream {
         if gone > 0 {
             mux.consumed(self.id, gone);
         }
-        debug_assert!(self.waiting.iter().map(Vec::len).sum::<usize>() as u64 <= WINDOW);
+        // the written part of the first has been consumed already
+        debug_assert!((self.waiting.iter().map(Vec::len).sum::<usize>() - self.written) as u64 <= WINDOW);
         if self.to_command && self.ending && self.waiting.is_empty() {
             self.to_command = false;
             match (self.kind, &self.end) {
@@ -282,5 +283,48 @@ impl Stream {
         if !self.to_command && !self.from_command {
             self.end = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_wire::channel::frame::Decoder;
+    use hmz_wire::channel::mux::Event;
+    use std::time::Instant;
+
+    #[test]
+    fn a_full_window_waits_behind_a_piece_that_is_written_in_part() {
+        let (mut mux, mut peer) = (Mux::default(), Mux::default());
+        let spec = StreamSpec { kind: StreamKind::Input, numbers: vec![0] };
+        let (mut streams, given) = open(1, &[spec], &mut mux).expect("a pipe");
+        let stream = &mut streams[0];
+        let whole = |bytes: &[u8]| {
+            let mut decoder = Decoder::default();
+            decoder.feed(bytes);
+            decoder.take().expect("a frame").expect("a whole one")
+        };
+        peer.open_sender(stream.id());
+        let mut sent = 0;
+        // the command reads a little of what fills its pipe: a part of a piece is written, and a window waits behind it
+        for read in [0, 20_000] {
+            rustix::io::read(&given[0].1, &mut vec![0; read]).expect("a pipe");
+            stream.write(&mut mux);
+            loop {
+                while let Some(bytes) = mux.next(Instant::now()) {
+                    peer.receive(whole(&bytes), Instant::now()).expect("a credit, or an acknowledgement");
+                }
+                let Some(room @ 1..) = peer.room(stream.id()) else { break };
+                peer.data(stream.id(), vec![7; room.min(10_000)]);
+                let bytes = peer.next(Instant::now()).expect("what was given to it");
+                if let Some(Event::Data(_, bytes)) = mux.receive(whole(&bytes), Instant::now()).expect("within its credit") {
+                    sent += bytes.len() as u64;
+                    stream.give(bytes, &mut mux);
+                }
+                mux.acknowledge();
+            }
+        }
+        assert!(stream.written > 0 && stream.waiting.len() > 1);
+        assert!(sent > WINDOW, "{sent}");
     }
 }
