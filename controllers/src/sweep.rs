@@ -136,7 +136,7 @@ mod tests {
     use hmz_api::Backend;
     use hmz_api::condition::ConditionStatus::True;
     use hmz_api::kinds::{EnvironmentSpec, Share};
-    use hmz_drivers::BoxState;
+    use hmz_drivers::{BoxState, Labels};
     use uuid::Uuid;
 
     fn listed(purpose: Purpose, instance: &str, uid: u128, incarnation: u64) -> ObservedBox {
@@ -144,13 +144,15 @@ mod tests {
         ObservedBox {
             id: "id".into(),
             name: "name".into(),
-            purpose,
-            key: Some(key),
-            run: None,
-            provider: "here".into(),
-            host: "here".into(),
-            role: "box".into(),
-            share: Share::default(),
+            labels: Labels {
+                purpose,
+                key: Some(key),
+                run: None,
+                provider: "here".into(),
+                host: "here".into(),
+                role: "box".into(),
+                share: Share::default(),
+            },
             state: BoxState::Running(1),
             created: None,
             program: Some(format!("/guest/{uid}/hmz").into()),
@@ -211,7 +213,7 @@ mod tests {
         wanted.metadata.uid = Some(Uuid::from_u128(1));
         wanted.status.incarnation = 2;
         let mut copied = listed(Purpose::Foreign, "us", 9, 1);
-        copied.key = None;
+        copied.labels.key = None;
         let all = [
             listed(Purpose::Box, "us", 1, 2),
             listed(Purpose::Hold, "us", 1, 1),

@@ -154,20 +154,22 @@ fn holder(one: &ObservedBox, runs: &BTreeMap<Uuid, String>) -> Holder {
 mod tests {
     use super::*;
     use hmz_api::kinds::{RuntimeSpec, Share};
-    use hmz_drivers::{BoxKey, Exit};
+    use hmz_drivers::{BoxKey, Exit, Labels};
 
     fn listed(name: &str, purpose: Purpose, uid: u128, cpus: u64, state: BoxState) -> ObservedBox {
         let key = BoxKey { instance: "us".into(), uid: Uuid::from_u128(uid), incarnation: 1, role: "box".into() };
         ObservedBox {
             id: "id".into(),
             name: name.into(),
-            purpose,
-            key: (uid > 0).then_some(key),
-            run: None,
-            provider: "here".into(),
-            host: "host".into(),
-            role: "box".into(),
-            share: Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() },
+            labels: Labels {
+                purpose,
+                key: (uid > 0).then_some(key),
+                run: None,
+                provider: "here".into(),
+                host: "host".into(),
+                role: "box".into(),
+                share: Share { cpus: Some(Cpus::whole(cpus)), ..Share::default() },
+            },
             state,
             created: None,
             program: None,
@@ -217,10 +219,10 @@ mod tests {
             listed("b-hold", Purpose::Hold, 1, 3, BoxState::Created),
             listed("c-hold", Purpose::Hold, 2, 4, BoxState::Created),
         ];
-        boxes[0].share = Share { memory: gib(6), gpus: vec!["0".into(), "1".into()], ..boxes[0].share.clone() };
-        boxes[0].run = Some(Uuid::from_u128(9));
-        boxes[1].share = Share { memory: gib(3), gpus: vec!["1".into()], ..boxes[1].share.clone() };
-        boxes[1].run = Some(Uuid::from_u128(8));
+        boxes[0].labels.share = Share { memory: gib(6), gpus: vec!["0".into(), "1".into()], ..boxes[0].share.clone() };
+        boxes[0].labels.run = Some(Uuid::from_u128(9));
+        boxes[1].labels.share = Share { memory: gib(3), gpus: vec!["1".into()], ..boxes[1].share.clone() };
+        boxes[1].labels.run = Some(Uuid::from_u128(8));
         let facts = Facts { cpus: Cpus::whole(8), memory: Memory::from_bytes(16 << 30), ..Facts::default() };
         let runs = BTreeMap::from([(Uuid::from_u128(9), "fix-add".to_owned())]);
         let now = Timestamp::UNIX_EPOCH;

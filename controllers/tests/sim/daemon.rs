@@ -8,7 +8,7 @@ use futures::StreamExt;
 use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
-    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, ObservedBox, Progress,
+    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, Labels, ObservedBox, Progress,
     ProgressSink, Promised, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -210,13 +210,15 @@ impl State {
         let seen = ObservedBox {
             id: format!("id{}", self.next),
             name: name.clone(),
-            purpose,
-            key: Some(key.clone()),
-            run,
-            provider: provider.into(),
-            host: "here".into(),
-            role: key.role.clone(),
-            share,
+            labels: Labels {
+                purpose,
+                key: Some(key.clone()),
+                run,
+                provider: provider.into(),
+                host: "here".into(),
+                role: key.role.clone(),
+                share,
+            },
             state,
             created: None,
             program: None,

@@ -7,6 +7,7 @@ mod allowance;
 pub mod docker;
 mod driver;
 mod error;
+mod labels;
 pub mod swarm;
 mod types;
 
@@ -15,6 +16,7 @@ pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
 /// The way to a box, which a driver hands to whoever works in it.
 pub use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
+pub use labels::Labels;
 pub use types::{
     Admitted, BoxKey, BoxSpec, BoxState, Ending, Exit, Facts, GuestFiles, ObservedBox, Promised, Purpose, RemoveOutcome,
     Shortage, Started, Target, Want, is_same_box,

@@ -1,10 +1,12 @@
 //! What controllers and drivers tell each other.
 
+use crate::labels::Labels;
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::RuntimeRef;
 use hmz_api::way::Reach;
 use hmz_api::{Cpus, Memory};
 use jiff::Timestamp;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
@@ -197,26 +199,22 @@ pub struct ObservedBox {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// What it is for.
-    pub purpose: Purpose,
-    /// Which box, when its labels say so *and* its name is the one they derive.
-    pub key: Option<BoxKey>,
-    /// The run's uid in its labels.
-    pub run: Option<Uuid>,
-    /// The runtime's name in its labels.
-    pub provider: String,
-    /// The host in its labels.
-    pub host: String,
-    /// The role in its labels.
-    pub role: String,
-    /// The share in its labels.
-    pub share: Share,
+    /// What its labels say, which reads as its own.
+    pub labels: Labels,
     /// Whether it runs.
     pub state: BoxState,
     /// When it was made, by the daemon's clock.
     pub created: Option<Timestamp>,
     /// The guest's binary here that it was given, as the daemon tells it.
     pub program: Option<PathBuf>,
+}
+
+impl Deref for ObservedBox {
+    type Target = Labels;
+
+    fn deref(&self) -> &Labels {
+        &self.labels
+    }
 }
 
 /// What a daemon has.

@@ -29,7 +29,7 @@ async fn others(driver: &DockerDriver, target: &Target) -> u64 {
             Purpose::Lock => false,
         };
         if counts && one.provider != target.runtime.provider() {
-            let id = one.key.map_or(one.id, |k| format!("{}.{}", k.uid, k.incarnation));
+            let id = one.key.as_ref().map_or_else(|| one.id.clone(), |k| format!("{}.{}", k.uid, k.incarnation));
             shares.insert(id, one.share.cpus.unwrap_or_default().millis());
         }
     }

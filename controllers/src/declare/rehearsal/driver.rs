@@ -7,8 +7,8 @@ use futures::StreamExt;
 use hmz_api::kinds::Share;
 use hmz_api::rest::Effect;
 use hmz_drivers::{
-    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Facts, ObservedBox, ProgressSink, Promised,
-    Purpose, RemoveOutcome, Started, Target, Want, is_same_box,
+    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Facts, Labels, ObservedBox, ProgressSink,
+    Promised, Purpose, RemoveOutcome, Started, Target, Want, is_same_box,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -99,13 +99,15 @@ impl Driver for Onlooker {
         let seen = ObservedBox {
             id: name.clone(),
             name: name.clone(),
-            purpose: Purpose::Box,
-            key: Some(spec.key.clone()),
-            run: spec.run,
-            provider: target.runtime.provider().to_owned(),
-            host: String::new(),
-            role: spec.key.role.clone(),
-            share: spec.share.clone(),
+            labels: Labels {
+                purpose: Purpose::Box,
+                key: Some(spec.key.clone()),
+                run: spec.run,
+                provider: target.runtime.provider().to_owned(),
+                host: String::new(),
+                role: spec.key.role.clone(),
+                share: spec.share.clone(),
+            },
             state: BoxState::Running(NO_PID),
             created: None,
             program: None,

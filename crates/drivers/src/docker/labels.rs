@@ -1,18 +1,17 @@
-//! Labels written on a container and read back from a listing.
-//!
-//! Labels are only believed together with the name: `docker commit` copies labels into an image, and so into containers
-//! that were never ours.
+//! Labels written on a container, and containers as a listing shows them.
 
 use super::DockerIdentity;
 use super::capacity::Held;
 use super::holder::Holder;
 use super::names;
+use crate::labels::{Labels, are_ours, text};
 use crate::types::{BoxKey, Purpose, is_same_box};
 use hmz_api::kinds::Share;
-use hmz_api::{Cpus, Memory, labels};
+use hmz_api::labels;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
@@ -91,20 +90,8 @@ pub struct Listed {
     pub state: String,
     /// When it was made, by the daemon's clock, to a second.
     pub created: Option<Timestamp>,
-    /// What it is for; [`Purpose::Foreign`] when its name is not the one its labels derive.
-    pub purpose: Purpose,
-    /// Which box, when it is ours.
-    pub key: Option<BoxKey>,
-    /// The run in its labels.
-    pub run: Option<Uuid>,
-    /// The runtime in its labels.
-    pub provider: String,
-    /// The host in its labels.
-    pub host: String,
-    /// The role in its labels.
-    pub role: String,
-    /// The share in its labels.
-    pub share: Share,
+    /// What its labels say.
+    pub labels: Labels,
     /// The generation of a hold.
     pub generation: u64,
     /// The process that made it, of the lock.
@@ -117,6 +104,14 @@ pub struct Listed {
     pub program: Option<PathBuf>,
     /// Whether labels of ours are on it at all.
     labelled_by_us: bool,
+}
+
+impl Deref for Listed {
+    type Target = Labels;
+
+    fn deref(&self) -> &Labels {
+        &self.labels
+    }
 }
 
 impl Listed {
@@ -143,58 +138,35 @@ impl Listed {
     }
 
     fn new(id: &str, name: &str, state: &str, created: Option<Timestamp>, map: &Value) -> Self {
-        let text = |label: &str| map.get(label).and_then(Value::as_str).filter(|t| !t.is_empty());
-        let owned = |label: &str| text(label).unwrap_or_default().to_owned();
-        let provider = owned(labels::PROVIDER);
-        let prefix = names::prefix(&provider, text(labels::PREFIX));
-        let key = || {
-            Some(BoxKey {
-                instance: text(labels::INSTANCE)?.to_owned(),
-                uid: text(labels::ENV_UID)?.parse().ok()?,
-                incarnation: text(labels::INCARNATION)?.parse().ok()?,
-                role: text(labels::ROLE)?.to_owned(),
-            })
-        };
-        let mut key = key();
         let mut generation = 0;
-        let purpose = match (text(labels::PURPOSE), &key) {
-            (Some("lock"), _) if name == names::LOCK => Purpose::Lock,
-            (Some("box"), Some(k)) if name == names::of_box(&prefix, k) => Purpose::Box,
-            (Some("hold"), Some(k)) => match names::generation(name, &prefix, k) {
-                Some(n) => {
-                    generation = n;
-                    Purpose::Hold
-                }
-                None => Purpose::Foreign,
-            },
-            _ => Purpose::Foreign,
+        let purpose = |word: &str, provider: &str, prefix: Option<&str>, key: Option<&BoxKey>| {
+            let prefix = names::prefix(provider, prefix);
+            match (word, key) {
+                ("lock", _) if name == names::LOCK => Purpose::Lock,
+                ("box", Some(k)) if name == names::of_box(&prefix, k) => Purpose::Box,
+                ("hold", Some(k)) => match names::generation(name, &prefix, k) {
+                    Some(n) => {
+                        generation = n;
+                        Purpose::Hold
+                    }
+                    None => Purpose::Foreign,
+                },
+                _ => Purpose::Foreign,
+            }
         };
-        if !matches!(purpose, Purpose::Box | Purpose::Hold) {
-            key = None;
-        }
-        let share = Share {
-            cpus: text(labels::CPUS).and_then(|t| t.parse::<Cpus>().ok()),
-            memory: text(labels::MEMORY).and_then(|t| t.parse().ok()).map(Memory::from_bytes),
-            gpus: text(labels::GPUS).map(|t| t.split(',').map(str::to_owned).collect()).unwrap_or_default(),
-        };
+        let labels = Labels::read(map, purpose, |gpus| gpus.split(',').map(str::to_owned).collect());
         Self {
             id: id.to_owned(),
             name: name.to_owned(),
             state: state.to_owned(),
             created,
-            purpose,
-            key,
-            run: text(labels::RUN).and_then(|t| t.parse().ok()),
-            host: owned(labels::HOST),
-            role: owned(labels::ROLE),
-            provider,
-            share,
+            labels,
             generation,
-            holder: text(PROCESS).and_then(|t| t.parse().ok()),
-            attached: text(ATTACHED).map(str::to_owned),
-            attached_dirs: text(ATTACHED_DIRS).map(|t| t.lines().map(str::to_owned).collect()).unwrap_or_default(),
+            holder: text(map, PROCESS).and_then(|t| t.parse().ok()),
+            attached: text(map, ATTACHED).map(str::to_owned),
+            attached_dirs: text(map, ATTACHED_DIRS).map(|t| t.lines().map(str::to_owned).collect()).unwrap_or_default(),
             program: None,
-            labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
+            labelled_by_us: are_ours(map),
         }
     }
 
@@ -268,6 +240,7 @@ fn bare(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hmz_api::{Cpus, Memory};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -307,6 +280,7 @@ mod tests {
         assert_eq!(map[labels::CPUS], "1.5");
         assert!(!map.contains_key("humanize.pid"));
         let read = entry(&names::of_box("humanize-here", &key(1)), "running", 0, map);
+        let read = read.labels;
         assert_eq!((read.purpose, read.key, read.run), (Purpose::Box, Some(key(1)), run));
         assert_eq!((read.share, read.provider.as_str(), read.host.as_str()), (share(), "here", "vm"));
     }

@@ -91,7 +91,8 @@ fn observed(service: Service) -> ObservedBox {
     let state = if service.purpose == Purpose::Hold { BoxState::Created } else { service.state() };
     let container = service.tasks.first().and_then(|t| t.container.clone());
     let given: Vec<String> = service.tasks.iter().flat_map(|t| t.given.iter().cloned()).collect();
-    let mut share = service.share;
+    let mut labels = service.labels;
+    let share = &mut labels.share;
     // of GPUs without ids, as many as there are, each told from another box's
     if given.is_empty() {
         share.gpus = (1..).zip(&share.gpus).map(|(n, kind)| format!("{kind} {n} of {}", service.name)).collect();
@@ -101,13 +102,7 @@ fn observed(service: Service) -> ObservedBox {
     ObservedBox {
         id: container.unwrap_or(service.id),
         name: service.name,
-        purpose: service.purpose,
-        key: service.key,
-        run: service.run,
-        provider: service.provider,
-        host: service.host,
-        role: service.role,
-        share,
+        labels,
         state,
         created: service.created,
         program: None,

@@ -1,16 +1,15 @@
-//! Services as a swarm lists them. Labels are only believed together with the name: anybody can copy them.
+//! Services as a swarm lists them.
 
 use super::names;
 use super::task::Task;
 use crate::docker::holder::Holder;
 use crate::docker::labels::PROCESS;
+use crate::labels::{Labels, are_ours, text};
 use crate::types::{BoxKey, BoxState, Purpose, is_same_box};
-use hmz_api::kinds::Share;
-use hmz_api::{Cpus, Memory, labels};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::ops::Deref;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// Label of a box: when the hold was changed last that it was made of, by the swarm's clock.
 pub const HELD: &str = "hmz.held";
@@ -28,20 +27,8 @@ pub struct Service {
     pub created: Option<Timestamp>,
     /// When it was changed last.
     pub updated: Option<Timestamp>,
-    /// What it is for; [`Purpose::Foreign`] when its name is not the one its labels derive.
-    pub purpose: Purpose,
-    /// Which box, when it is ours.
-    pub key: Option<BoxKey>,
-    /// The run in its labels.
-    pub run: Option<Uuid>,
-    /// The runtime in its labels.
-    pub provider: String,
-    /// The host in its labels.
-    pub host: String,
-    /// The role in its labels.
-    pub role: String,
-    /// The share in its labels. Of GPUs there are as many as the label says, each by its kind.
-    pub share: Share,
+    /// What its labels say. Of GPUs there are as many as the label says, each by its kind.
+    pub labels: Labels,
     /// The process that made it, of the lock.
     pub holder: Option<Holder>,
     /// Of a box: when the hold was changed last that it was made of.
@@ -52,32 +39,30 @@ pub struct Service {
     pub tasks: Vec<Task>,
 }
 
+impl Deref for Service {
+    type Target = Labels;
+
+    fn deref(&self) -> &Labels {
+        &self.labels
+    }
+}
+
 impl Service {
     /// Reads an entry of `/services`; `None` when it has no id or name.
     pub fn of(entry: &Value) -> Option<Self> {
         let spec = entry.get("Spec")?;
         let name = spec.get("Name")?.as_str()?;
         let map = spec.get("Labels").unwrap_or(&Value::Null);
-        let text = |label: &str| map.get(label).and_then(Value::as_str).filter(|t| !t.is_empty());
-        let owned = |label: &str| text(label).unwrap_or_default().to_owned();
         let at = |field: &str| entry.get(field).and_then(Value::as_str).and_then(|t| t.parse().ok());
-        let provider = owned(labels::PROVIDER);
-        let key = || {
-            Some(BoxKey {
-                instance: text(labels::INSTANCE)?.to_owned(),
-                uid: text(labels::ENV_UID)?.parse().ok()?,
-                incarnation: text(labels::INCARNATION)?.parse().ok()?,
-                role: text(labels::ROLE)?.to_owned(),
-            })
-        };
-        let key = key();
-        let prefix = names::prefix(&provider, text(labels::PREFIX));
-        let derived = key.as_ref().is_some_and(|k| name == names::of_box(&prefix, k));
-        let purpose = match text(labels::PURPOSE) {
-            Some("lock") if name == names::LOCK => Purpose::Lock,
-            Some("box") if derived => Purpose::Box,
-            Some("hold") if derived => Purpose::Hold,
-            _ => Purpose::Foreign,
+        let purpose = |word: &str, provider: &str, prefix: Option<&str>, key: Option<&BoxKey>| {
+            let prefix = names::prefix(provider, prefix);
+            let derived = key.is_some_and(|k| name == names::of_box(&prefix, k));
+            match word {
+                "lock" if name == names::LOCK => Purpose::Lock,
+                "box" if derived => Purpose::Box,
+                "hold" if derived => Purpose::Hold,
+                _ => Purpose::Foreign,
+            }
         };
         Some(Self {
             id: entry.get("ID")?.as_str()?.to_owned(),
@@ -85,20 +70,10 @@ impl Service {
             version: entry.pointer("/Version/Index").and_then(Value::as_u64).unwrap_or(0),
             created: at("CreatedAt"),
             updated: at("UpdatedAt"),
-            key: key.filter(|_| matches!(purpose, Purpose::Box | Purpose::Hold)),
-            run: text(labels::RUN).and_then(|t| t.parse().ok()),
-            host: owned(labels::HOST),
-            role: owned(labels::ROLE),
-            provider,
-            share: Share {
-                cpus: text(labels::CPUS).and_then(|t| t.parse::<Cpus>().ok()),
-                memory: text(labels::MEMORY).and_then(|t| t.parse().ok()).map(Memory::from_bytes),
-                gpus: text(labels::GPUS).map(gpus).unwrap_or_default(),
-            },
-            holder: text(PROCESS).and_then(|t| t.parse().ok()),
-            held: text(HELD).and_then(|t| t.parse().ok()),
-            labelled_by_us: text(labels::PURPOSE).is_some() || text(labels::INSTANCE).is_some(),
-            purpose,
+            labels: Labels::read(map, purpose, gpus),
+            holder: text(map, PROCESS).and_then(|t| t.parse().ok()),
+            held: text(map, HELD).and_then(|t| t.parse().ok()),
+            labelled_by_us: are_ours(map),
             tasks: Vec::new(),
         })
     }
@@ -170,7 +145,9 @@ pub fn gpu_label(gpus: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hmz_api::labels;
     use serde_json::json;
+    use uuid::Uuid;
 
     fn service(purpose: &str, updated: &str) -> Service {
         let uid = Uuid::nil();
