@@ -6,20 +6,17 @@ mod support;
 
 use provider::Provider;
 use provider::script::{Step, Usage, bash, edit, read};
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::Command;
 use support::home::TestHome;
 use support::processes;
 use support::project::Project;
+use support::swarm::Nodes;
 use support::{LIMIT, eventually};
 
 /// The swarm of the testbed, and a home with a runtime `c` on it.
 struct Swarm {
-    /// Held while the nodes are used; alone by who takes one away.
-    _turn: std::fs::File,
-    place: BTreeMap<String, String>,
+    nodes: Nodes,
     home: TestHome,
 }
 
@@ -30,22 +27,13 @@ impl Swarm {
     }
 
     fn with(turn: rustix::fs::FlockOperation, settings: &str, home: TestHome) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/swarm");
-        let out = Command::new(script).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let text = String::from_utf8(out.stdout).unwrap();
-        let place: BTreeMap<_, _> =
-            text.lines().filter_map(|l| l.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-        let lock = Path::new(&place["ssh_config"]).with_file_name("turn");
-        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(lock).unwrap();
-        rustix::fs::flock(&lock, turn).unwrap();
-        let swarm = Self { _turn: lock, place, home };
+        let swarm = Self { nodes: Nodes::get(turn), home };
         swarm.settings(settings);
         swarm
     }
 
     fn settings(&self, settings: &str) {
-        let (manager, config) = (&self.place["manager"], &self.place["ssh_config"]);
+        let (manager, config) = (&self.nodes.place["manager"], &self.nodes.place["ssh_config"]);
         let hosts: String = ["w1", "w2"].map(|n| format!("    {n}: {{alias: {n}, config: {config}}}\n")).concat();
         let own: String = settings.lines().map(|line| format!("      {line}\n")).collect();
         self.home.settings(&format!(
@@ -55,10 +43,7 @@ impl Swarm {
     }
 
     fn docker(&self, args: &[&str]) -> String {
-        let host = format!("unix://{}", self.place["manager"]);
-        let out = Command::new("docker").args(["-H", &host]).args(args).output().unwrap();
-        assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
+        self.nodes.docker("manager", args)
     }
 
     /// The ids of this home's services.
@@ -89,7 +74,7 @@ impl Swarm {
 
 impl Drop for Swarm {
     fn drop(&mut self) {
-        let host = format!("unix://{}", self.place["manager"]);
+        let host = format!("unix://{}", self.nodes.place["manager"]);
         for id in self.services() {
             let _ = Command::new("docker").args(["-H", &host, "service", "rm", &id]).output();
         }
@@ -217,7 +202,7 @@ fn the_real_claude_works_here_and_its_commands_land_on_a_worker() {
 
 /// An image that only this machine's daemon has is on a node too.
 fn load(swarm: &Swarm, node: &str, image: &str) {
-    let host = format!("unix://{}", swarm.place[node]);
+    let host = format!("unix://{}", swarm.nodes.place[node]);
     let there = |words: &[&str]| Command::new("docker").args(["-H", &host]).args(words).output().unwrap();
     if there(&["image", "inspect", image]).status.success() {
         return;
@@ -301,7 +286,7 @@ fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
     home.set("DOCKER_HOST", "unix:///nowhere.sock");
     let mut swarm = Swarm::with(rustix::fs::FlockOperation::LockShared, "", home);
     // the manager alone may take tasks: how its workers are reached nobody said
-    let at = format!("unix://{}", swarm.place["manager"]);
+    let at = format!("unix://{}", swarm.nodes.place["manager"]);
     swarm.home.set("DOCKER_HOST", at);
     let project = swarm.home.project("p");
     let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments: {box: {image: 'busybox:latest'}}\n  steps:\n    - exec: {environment: box, command: 'hostname >said'}\n";

@@ -13,6 +13,7 @@ pub mod processes;
 pub mod project;
 pub mod rogue;
 pub mod runs;
+pub mod swarm;
 pub mod terminal;
 pub mod user;
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // of tests only, which clippy does not see here
 
 mod common;
+#[path = "../../../tests/support/swarm.rs"]
+mod nodes;
 
 use common::{Corner, Hosts, until, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
@@ -13,8 +15,8 @@ use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Purpose, RemoveOutcome, Started, Want};
+use nodes::Nodes;
 use rustix::fs::FlockOperation;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -22,10 +24,8 @@ use std::time::Duration;
 
 /// The swarm of the testbed, and a corner of this test's own there.
 struct Swarm {
-    /// Held while the nodes are used; alone by who takes one away.
-    _turn: std::fs::File,
+    nodes: Nodes,
     corner: Corner,
-    place: BTreeMap<String, String>,
 }
 
 impl Swarm {
@@ -34,17 +34,9 @@ impl Swarm {
     }
 
     fn with(turn: FlockOperation, set: impl FnOnce(&mut RuntimeSpec)) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/testbed/swarm");
-        let out = Command::new(script).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let text = String::from_utf8(out.stdout).unwrap();
-        let place: BTreeMap<_, _> =
-            text.lines().filter_map(|l| l.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-        let lock = Path::new(&place["ssh_config"]).with_file_name("turn");
-        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(lock).unwrap();
-        rustix::fs::flock(&lock, turn).unwrap();
+        let nodes = Nodes::get(turn);
         let mut spec =
-            RuntimeSpec { endpoint: format!("unix://{}", place["manager"]).parse().unwrap(), ..RuntimeSpec::default() };
+            RuntimeSpec { endpoint: format!("unix://{}", nodes.place["manager"]).parse().unwrap(), ..RuntimeSpec::default() };
         // each node is reached as a host that is saved by its name
         spec.nodes = ["w1", "w2"].map(|n| (n.to_owned(), n.to_owned())).into();
         set(&mut spec);
@@ -56,11 +48,11 @@ impl Swarm {
         for path in [corner.dir.path(), corner.work()] {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
-        Self { _turn: lock, corner, place }
+        Self { nodes, corner }
     }
 
     fn driver_with(&self, limits: Limits) -> SwarmDriver {
-        let config = self.place["ssh_config"].clone();
+        let config = self.nodes.place["ssh_config"].clone();
         let host = |name: &str| {
             let mut spec = RuntimeSpec { alias: Some(name.into()), ..RuntimeSpec::default() };
             spec.config = Some(config.clone());
@@ -76,10 +68,7 @@ impl Swarm {
     }
 
     fn docker_on(&self, node: &str, args: &[&str]) -> String {
-        let host = format!("unix://{}", self.place[node]);
-        let out = Command::new("docker").args(["-H", &host]).args(args).output().unwrap();
-        assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
+        self.nodes.docker(node, args)
     }
 
     fn docker(&self, args: &[&str]) -> String {
@@ -116,7 +105,7 @@ impl Swarm {
 impl Drop for Swarm {
     fn drop(&mut self) {
         for id in self.left() {
-            let host = format!("unix://{}", self.place["manager"]);
+            let host = format!("unix://{}", self.nodes.place["manager"]);
             let _ = Command::new("docker").args(["-H", &host, "service", "rm", &id]).output();
         }
     }
@@ -128,7 +117,7 @@ struct Other(String, String);
 impl Other {
     fn new(swarm: &Swarm, args: &[&str]) -> Self {
         let name = format!("other-{}", &swarm.corner.instance[5..13]);
-        let other = Self(name.clone(), format!("unix://{}", swarm.place["manager"]));
+        let other = Self(name.clone(), format!("unix://{}", swarm.nodes.place["manager"]));
         swarm.docker(&[&["service", "create", "-d", "-q", "--name", &name][..], args, &["busybox", "sleep", "1000"]].concat());
         other
     }
@@ -359,13 +348,13 @@ async fn an_image_no_node_has_is_refused_in_dockers_words() {
 async fn a_daemon_that_manages_no_swarm_is_refused() {
     let mut swarm = Swarm::new(|_| ());
     let at = swarm.corner.target.runtime.at();
-    swarm.corner.target.spec.endpoint = format!("unix://{}", swarm.place["w1"]).parse().unwrap();
+    swarm.corner.target.spec.endpoint = format!("unix://{}", swarm.nodes.place["w1"]).parse().unwrap();
     let error = swarm.driver().list(&swarm.corner.target).await.unwrap_err();
     assert_eq!(error, DriverError::Refused(format!("{at} is a worker of its swarm, and only a manager can be asked")));
     swarm.corner.target.spec.endpoint = "unix:///var/run/docker.sock".parse().unwrap();
     let error = swarm.driver().list(&swarm.corner.target).await.unwrap_err();
     assert_eq!(error, DriverError::Refused(format!("{at} is in no active swarm: its swarm is inactive")));
-    swarm.corner.target.spec.endpoint = format!("unix://{}", swarm.place["manager"]).parse().unwrap();
+    swarm.corner.target.spec.endpoint = format!("unix://{}", swarm.nodes.place["manager"]).parse().unwrap();
 }
 
 #[tokio::test]
@@ -438,7 +427,7 @@ async fn a_lock_whose_holder_is_gone_is_taken_over() {
     let labels: Vec<&str> = labels.iter().flat_map(|l| ["--label", l]).collect();
     // another test may be inside
     until("the lock is made", async || {
-        let host = format!("unix://{}", swarm.place["manager"]);
+        let host = format!("unix://{}", swarm.nodes.place["manager"]);
         let made = Command::new("docker")
             .args(["-H", &host, "service", "create", "-d", "-q", "--replicas", "0", "--name", "hmz-admission-lock"])
             .args(&labels)
