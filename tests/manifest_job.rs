@@ -267,7 +267,7 @@ fn what_is_there_is_read_back_as_it_is() {
     let list: Value = serde_json::from_str(&hmz(&["get", "envs", "-o", "json"]).run().ok().out()).unwrap();
     assert_eq!((&list["kind"], list["items"].as_array().map(Vec::len)), (&"List".into(), Some(1)));
     let names = hmz(&["get", "all", "-o", "name"]).run().ok().out();
-    assert_eq!(names, "runtime/docker\nruntime/docker:here\nruntime/swarm\nflow/boxed\nenv/box\n");
+    assert_eq!(names, "runtime/docker\nruntime/docker:here\nflow/boxed\nenv/box\n");
     let all = hmz(&["get", "all"]).run().ok().out();
     for name in ["env/box", "runtime/docker:here", "flow/boxed"] {
         assert!(all.lines().any(|line| line.split_whitespace().next() == Some(name)), "{all}");

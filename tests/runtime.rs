@@ -15,6 +15,8 @@ mod played;
 mod remove;
 #[path = "runtime/ssh.rs"]
 mod ssh;
+#[path = "runtime/unsaved.rs"]
+mod unsaved;
 
 use support::docker::docker;
 use support::home::TestHome;

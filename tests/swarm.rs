@@ -366,6 +366,16 @@ fn a_daemon_that_dies_on_the_way_up_or_down_leaks_nothing() {
 fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
     let swarm = Swarm::new("constraints: [node.hostname==mgr]");
     let (home, project) = (&swarm.home, swarm.home.project("p"));
+
+#[test]
+fn where_there_is_a_swarm_its_default_is_listed() {
+    let swarm = Swarm::new("");
+    let manager = format!("unix://{}", swarm.nodes.place["manager"]);
+    eventually("it is listed", LIMIT, || {
+        let listed = swarm.home.hmz(["get", "runtimes", "-o", "name"]).env("DOCKER_HOST", &manager).run().ok().out();
+        listed.contains("runtime/swarm\n").then_some(())
+    });
+}
     let file = swarm.environment("box", &project, ", restart: always");
     let _ = home.hmz(["apply", "-f", &file]).run().ok();
     let _ = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().ok();

@@ -1,4 +1,7 @@
 //! Runtimes: what each daemon is and has, what is handed out and to whom. Nothing is started here.
+//!
+//! The default of a backend can be named though nobody saved it, and so is found whether or not it is stored. It is stored, and
+//! so listed, where every machine is taken to have one, where its daemon was there, and while something asks for it.
 
 pub mod plan;
 
@@ -7,7 +10,7 @@ use crate::index::Index;
 use crate::target::{Saved, target};
 use crate::world::World;
 use async_trait::async_trait;
-use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSpec, condition};
+use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSource, RuntimeSpec, condition};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use hmz_drivers::DriverError;
 use hmz_store::Store;
@@ -24,9 +27,22 @@ pub const PERIOD: Duration = Duration::from_secs(30);
 /// The runtimes' controller.
 pub(crate) struct Runtimes(pub(crate) World, pub(crate) Arc<Index>);
 
+/// The default of a backend, with nothing saved.
+pub(crate) fn default_of(backend: Backend) -> Resource<Runtime> {
+    let mut runtime = Resource::<Runtime>::new(RuntimeRef::unsaved(backend).resource_name(), RuntimeSpec::of(backend));
+    runtime.status.source = RuntimeSource::Unsaved;
+    runtime
+}
+
 /// The resource of a runtime.
 pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<Resource<Runtime>>, ReconcileError> {
-    Ok(store.get::<Runtime>(&runtime.resource_name()).await?)
+    let stored = store.get::<Runtime>(&runtime.resource_name()).await?;
+    // whether it is listed at this moment is nothing to whoever names it
+    let unlisted = |stored: &Option<Resource<Runtime>>| {
+        runtime.name.is_none()
+            && stored.as_ref().is_none_or(|r| r.status.source == RuntimeSource::Unsaved && r.metadata.is_deleting())
+    };
+    Ok(if unlisted(&stored) { Some(default_of(runtime.backend)) } else { stored })
 }
 
 /// What is saved, for whoever named something that is not.
@@ -94,7 +110,12 @@ impl Reconciler for Runtimes {
 
     async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
         let world = &self.0;
-        let Some(mut runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
+        let stored = world.store.get::<Runtime>(key).await?;
+        let default = default_named(world, key);
+        let Some(mut runtime) = stored else {
+            let Some(default) = default else { return Ok(Action::gone()) };
+            return self.list_default(default).await;
+        };
         let held = runtime.metadata.finalizers.iter().any(|f| f == FINALIZER);
         if runtime.metadata.is_deleting() {
             if held && !is_used(&world.store, key).await? {
@@ -108,9 +129,45 @@ impl Reconciler for Runtimes {
         }
         let seen = look(world, &self.1, key, &runtime).await?;
         runtime.status = plan::plan(&runtime, &seen);
-        world.store.update_status(runtime).await?;
+        let is_default = default.is_some_and(|default| default.spec == runtime.spec && is_of_nobody(&runtime));
+        let listed = !is_default || plan::is_listed(&runtime.status) || self.is_asked_for(key);
+        if listed || runtime.metadata.is_deleting() {
+            world.store.update_status(runtime).await?;
+        } else {
+            world.store.delete::<Runtime>(key).await?;
+        }
         Ok(Action::requeue(PERIOD))
     }
+}
+
+impl Runtimes {
+    /// Has a default that is not listed listed if its daemon is there, or if something asks for it.
+    async fn list_default(&self, mut runtime: Resource<Runtime>) -> Result<Action, ReconcileError> {
+        let name = runtime.name().to_owned();
+        let seen = look(&self.0, &self.1, &name, &runtime).await?;
+        runtime.status = plan::plan(&runtime, &seen);
+        if plan::is_listed(&runtime.status) || self.is_asked_for(&name) {
+            self.0.store.create(runtime).await?;
+        }
+        Ok(Action::requeue(PERIOD))
+    }
+
+    /// Whether an environment names a runtime or is on it, or a run waits for it.
+    fn is_asked_for(&self, name: &str) -> bool {
+        !self.1.on(name).is_empty() || !self.1.runs_for(name).is_empty()
+    }
+}
+
+/// The default of that name, if it is one that comes and goes with its daemon.
+fn default_named(world: &World, name: &str) -> Option<Resource<Runtime>> {
+    let backend = Backend::from_word(name)?;
+    (world.drivers.contains_key(&backend) && !backend.is_expected()).then(|| default_of(backend))
+}
+
+/// Whether nobody has declared a runtime, or written anything to it.
+fn is_of_nobody(runtime: &Resource<Runtime>) -> bool {
+    let metadata = &runtime.metadata;
+    runtime.status.source == RuntimeSource::Unsaved && metadata.labels.is_empty() && metadata.annotations.is_empty()
 }
 
 async fn look(world: &World, index: &Index, name: &str, runtime: &Resource<Runtime>) -> Result<plan::Observed, ReconcileError> {

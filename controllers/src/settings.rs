@@ -3,7 +3,8 @@
 //! A file that cannot be read changes nothing: the last good state stays. An entry that cannot be read keeps its last good
 //! spec and says so in a condition, and so is refused with the place to fix. An entry that is gone is removed once no
 //! environment and no run needs it (until then it says for whom it stays, and takes nothing new); written again meanwhile, it is
-//! as it was. The default with nothing saved is always there.
+//! as it was. The default of a backend that every machine is taken to have is always there; those of others come and go with
+//! their daemons (`runtime`).
 
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::runtime;
@@ -44,12 +45,10 @@ pub fn plan(
 ) -> Vec<Step> {
     let there: BTreeMap<&str, &Resource<Runtime>> = there.iter().map(|r| (r.name(), r)).collect();
     let mut steps = Vec::new();
-    for backend in driven {
-        let name = RuntimeRef::unsaved(*backend).resource_name();
-        if !there.contains_key(name.as_str()) {
-            let mut runtime = Resource::<Runtime>::new(name, RuntimeSpec::of(*backend));
-            runtime.status.source = RuntimeSource::Unsaved;
-            steps.push(Step::Create(Box::new(runtime)));
+    for backend in driven.iter().filter(|backend| backend.is_expected()) {
+        let default = runtime::default_of(*backend);
+        if !there.contains_key(default.name()) {
+            steps.push(Step::Create(Box::new(default)));
         }
     }
     if settings.problem.is_some() {
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn runtimes_follow_the_file() {
-        let (docker, now) = ([Backend::Docker], Timestamp::UNIX_EPOCH);
+        let (docker, now) = ([Backend::Docker, Backend::Swarm], Timestamp::UNIX_EPOCH);
         let here = RuntimeRef::named(Backend::Docker, "here");
         let spec = RuntimeSpec { cpus: Some(Cpus::whole(4)), ..RuntimeSpec::default() };
         let runtimes = vec![(here.clone(), Ok(spec.clone()))];

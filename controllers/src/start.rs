@@ -11,6 +11,7 @@ use crate::runtime::Runtimes;
 use crate::settings::Settings;
 use crate::sweep::Sweep;
 use crate::world::World;
+use hmz_api::RuntimeRef;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,10 @@ pub fn start(world: World) -> Running {
     let wake = Wakers { environments, runs, runtimes, settings, sweep };
     let names = ["environment", "run", "runtime", "settings", "sweep"];
     let meters = Meters(Arc::new(names.into_iter().map(Meter::new).collect()));
+    // whether a default is to be listed is found out by its own controller
+    for backend in world.drivers.keys() {
+        wake.runtimes.ask(RuntimeRef::unsaved(*backend).resource_name(), "it is a default");
+    }
     let index = Index::new();
     let (wakers, stopped, counted, known) = (wake.clone(), stop.clone(), meters.clone(), index.clone());
     let task = core::spawn(async move {

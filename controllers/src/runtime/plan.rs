@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
+/// The reason of a daemon that does not answer.
+const NO_ANSWER: &str = "NoAnswer";
+
 /// What was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
@@ -42,7 +45,7 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
         Err(error) => {
             let (condition, reason) = match error {
                 Some(DriverError::Refused(_)) | None => (False, "Unsupported"),
-                Some(_) => (False, "NoAnswer"),
+                Some(_) => (False, NO_ANSWER),
             };
             let why = error.as_ref().map(ToString::to_string).unwrap_or_default();
             status.conditions.set(REACHABLE, condition, reason, why, generation, now);
@@ -87,6 +90,13 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
 /// What tells two containers apart that say of no environment whose they are.
 fn name_of(one: &ObservedBox) -> &str {
     if one.key.is_some() { "" } else { &one.name }
+}
+
+/// Whether the default of a backend is listed by what was seen of it: it answers, or did once and says nothing now. One that
+/// says that it is none is not there any more.
+pub fn is_listed(status: &RuntimeStatus) -> bool {
+    let reachable = status.conditions.get(REACHABLE);
+    reachable.is_some_and(|c| c.status == True || (status.version.is_some() && c.reason == NO_ANSWER))
 }
 
 /// Who holds a share; of a box and the hold it replaces, the box.

@@ -53,6 +53,11 @@ impl Backend {
         }
     }
 
+    /// Whether every machine is taken to have one, so that its default is listed though it does not answer.
+    pub const fn is_expected(self) -> bool {
+        matches!(self, Self::Docker)
+    }
+
     /// The backend a word names.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|b| b.word() == word)
