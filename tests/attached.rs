@@ -4,7 +4,7 @@
 mod support;
 
 use std::time::Duration;
-use support::docker::docker;
+use support::docker::{clear, docker};
 use support::far::Far;
 use support::home::TestHome;
 use support::project::{BUGGY, Project};
@@ -29,7 +29,7 @@ impl Held {
             "--name",
             &name,
             "--label",
-            "hmz-test=attached",
+            &label(&name),
             "-v",
             &mounts[0],
             "-v",
@@ -65,8 +65,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        docker(&["rm", "-fv", &self.name]);
+        clear(&label(&self.name));
     }
+}
+
+/// What no other container of a test has.
+fn label(name: &str) -> String {
+    format!("hmz-test={name}")
 }
 
 #[test]
@@ -149,6 +154,38 @@ fn applied(held: &Held) {
     std::fs::write(&manifest, text).unwrap();
     let _ = home.hmz(["apply", "-f"]).arg(&manifest).run().ok();
     let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run().ok();
+}
+
+#[test]
+fn the_end_of_the_container_is_told_to_all_that_is_in_it() {
+    for (end, reason, said) in [
+        (&["stop", "-t", "60"][..], "Stopped", "the box was stopped, by somebody or with its daemon"),
+        (&["kill"], "KilledByHand", "the box was killed by signal 9, which somebody sent"),
+        (&["rm", "-f"], "RemovedByHand", "the box was removed by somebody"),
+    ] {
+        let held = Held::new("");
+        let (home, project) = (&held.home, &held.projects[0]);
+        applied(&held);
+        project.write("steps.yaml", STEPS);
+        let agent = format!("coder=script/{}", project.file("steps.yaml").display());
+        let place = format!("box=docker@held{}", project.path());
+        let running = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &place, "fix it"]).start();
+        eventually("its first command", LIMIT, || project.file("host.txt").exists().then_some(()));
+        docker(&[end, &[&held.name]].concat());
+        let told = eventually("the environment says so", LIMIT, || {
+            let env: serde_json::Value =
+                serde_json::from_str(&home.hmz(["get", "env/box", "-o", "json"]).run().ok().out()).unwrap();
+            let all = env["status"]["conditions"].as_array().unwrap();
+            let ready = all.iter().find(|c| c["type"] == "Ready").unwrap();
+            (ready["status"] == "False").then(|| (ready["reason"].clone(), ready["message"].clone()))
+        });
+        assert_eq!(told, (reason.into(), said.into()), "{end:?}");
+        let _ = running.wait().expect_code(1).says("the box of 'box' on docker:held is gone");
+        let runs = home.hmz(["get", "runs", "-o", "json"]).run().ok();
+        assert!(runs.out().contains(&format!("; {said}\"")), "{end:?}: {runs}");
+        let _ = home.hmz(["delete", "env/box"]).run().ok();
+        home.assert_no_container_left(LIMIT);
+    }
 }
 
 #[test]

@@ -406,7 +406,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     env.status.image = Some(image.clone());
     env.status.workdir = Some(workdir.clone());
     let owned = seen.owner != Owner::Nobody;
-    env.status.lease_seconds = owned.then(|| runtime.lease.map_or(DEFAULT_LEASE, |lease| lease.duration().as_secs().max(1)));
+    // what runs already does not end with whoever works in it
+    let lease = runtime.lease.map_or(DEFAULT_LEASE, |lease| lease.duration().as_secs().max(1));
+    env.status.lease_seconds = (owned && runtime.container.is_none()).then_some(lease);
     // nothing but a hold, which ages out, can be at the address it had before
     if let Some(endpoint) = known_endpoint(runtime, seen.local_endpoint.as_deref()) {
         env.status.endpoint = Some(endpoint);

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Corner, HANG, docker, until, up};
 use futures::StreamExt as _;
+use hmz_api::kinds::RuntimeSpec;
 use hmz_drivers::{BoxSpec, Driver, Ending};
 use std::time::Duration;
 
@@ -44,6 +45,42 @@ async fn who_ended_a_box_is_told() {
         assert_eq!(alone.await, by(137, false, false, false));
     }
     assert_eq!(ends(None, |_, id| drop(docker(&["kill", id]))).await, by(137, false, true, false));
+}
+
+/// A container that is not ours; it goes with the value.
+struct Theirs(String);
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker").args(["rm", "-fv", &self.0]).output();
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_container_that_is_not_ours_is_heard_and_told() {
+    let by = |code, stopped, killed, removed| Ending { code: Some(code), oom: false, stopped, killed, removed, why: None };
+    for (end, told) in [
+        (&["stop", "-t", "60"][..], by(0, true, false, false)),
+        (&["kill"], by(137, false, true, false)),
+        (&["rm", "-f"], by(137, false, true, true)),
+    ] {
+        let loops = "trap 'exit 0' TERM; while :; do sleep 1; done";
+        let theirs = Theirs(docker(&["run", "-d", "busybox", "sh", "-c", loops]));
+        let c = Corner::new(RuntimeSpec { container: Some(theirs.0.clone()), ..RuntimeSpec::default() });
+        let driver = c.driver();
+        // one that hears of the mark, and one that finds it
+        let mut before = driver.events(&c.target).await.unwrap();
+        let heard = tokio::spawn(async move { while let Some(Ok(())) = before.next().await {} });
+        let spec = BoxSpec { workdir: "/home".into(), ..c.spec(&c.key("box")) };
+        let started = up(&driver, &c.target, &spec).await;
+        let mut after = driver.events(&c.target).await.unwrap();
+        docker(&[end, &[&theirs.0]].concat());
+        let event = tokio::time::timeout(HANG, after.next()).await;
+        assert!(matches!(event, Ok(Some(Ok(())))), "{end:?}: {event:?}");
+        assert_eq!(driver.ending(&c.target, &started.id).await.unwrap(), Some(told), "{end:?}");
+        heard.abort();
+        driver.remove(&c.target, &spec.key).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Events of the daemon: that something happened to some box, not what. How a box ended is noted on the way.
+//!
+//! What happens to a container that is not ours happens to the environments in it: their marks say which it is.
 
 use super::api::{Fault, encoded};
 use super::ending::Endings;
+use super::labels::{ATTACHED, Listed};
 use super::session::{Session, unreachable};
 use crate::driver::BoxEvents;
 use crate::error::DriverError;
@@ -9,6 +12,7 @@ use futures::StreamExt as _;
 use hmz_api::labels::{PURPOSE, UID};
 use hyper::Method;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// What of a container's life is of interest; commands run in one are not.
 /// Podman has names of its own for some.
@@ -24,18 +28,20 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
     let filters = json!({"type": ["container"], "event": KINDS}).to_string();
     let path = format!("/events?filters={}", encoded(&filters));
     let lines = session.api.stream(Method::GET, &path, &[], false).await.map_err(|f| session.fault(f))?;
+    // after the stream has begun: a mark that is made meanwhile is told of by it
+    let marks = Marks::of(&session.all().await?.boxes);
     let (at, api, endings) = (session.at(), session.api.clone(), endings.clone());
-    let stream = futures::stream::unfold(Some(lines), move |lines| {
+    let stream = futures::stream::unfold(Some((lines, marks)), move |state| {
         let (at, api, endings) = (at.clone(), api.clone(), endings.clone());
         async move {
-            let mut lines = lines?;
+            let (mut lines, mut marks) = state?;
             loop {
                 let broken = |why: &str| Some((Err(unreachable(&at, &api, why)), None));
                 match lines.next().await {
-                    Ok(Some(event)) if !is_of_box(&event) => {}
+                    Ok(Some(event)) if !marks.concerned(&event) => {}
                     Ok(Some(event)) => {
                         endings.note(&event);
-                        return Some((Ok(()), Some(lines)));
+                        return Some((Ok(()), Some((lines, marks))));
                     }
                     Ok(None) => return broken("it ended its events"),
                     Err(Fault::Silent(why) | Fault::Said(_, why)) => return broken(&why),
@@ -46,9 +52,49 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
     Ok(stream.boxed())
 }
 
-/// Whether it is of a container with our labels. Locks come and go with each admission and change nothing a controller looks
-/// at.
-fn is_of_box(event: &Value) -> bool {
-    let attribute = |name: &str| event.pointer("/Actor/Attributes").and_then(|a| a.get(name)).and_then(Value::as_str);
-    attribute(UID).is_some() && attribute(PURPOSE) != Some("lock")
+/// The marks there are, and the containers they stand in for environments in.
+#[derive(Debug, Default)]
+struct Marks(HashMap<String, String>);
+
+impl Marks {
+    fn of(listed: &[Listed]) -> Self {
+        Self(listed.iter().filter_map(|one| Some((one.id.clone(), one.attached.clone()?))).collect())
+    }
+
+    /// Whether an event is of a container with our labels, or of one that such a mark names. Locks come and go with each admission
+    /// and change nothing a controller looks at.
+    fn concerned(&mut self, event: &Value) -> bool {
+        let id = event.pointer("/Actor/ID").and_then(Value::as_str).unwrap_or_default();
+        let attribute = |name: &str| event.pointer("/Actor/Attributes").and_then(|a| a.get(name)).and_then(Value::as_str);
+        if attribute(UID).is_none() {
+            return self.0.values().any(|attached| attached == id);
+        }
+        let action = event.get("Action").or_else(|| event.get("status")).and_then(Value::as_str);
+        match (attribute(ATTACHED), action) {
+            (Some(_), Some("destroy" | "remove")) => drop(self.0.remove(id)),
+            (Some(attached), _) => drop(self.0.insert(id.to_owned(), attached.to_owned())),
+            (None, _) => {}
+        }
+        attribute(PURPOSE) != Some("lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_to_a_container_concerns_the_environments_in_it_for_as_long_as_they_are() {
+        let event =
+            |action: &str, id: &str, attributes: Value| json!({"Action": action, "Actor": {"ID": id, "Attributes": attributes}});
+        let mark = json!({UID: "7", PURPOSE: "box", ATTACHED: "theirs"});
+        let mut marks = Marks::default();
+        let die = event("die", "theirs", json!({"name": "db"}));
+        assert!(!marks.concerned(&die));
+        assert!(marks.concerned(&event("create", "m1", mark.clone())) && marks.concerned(&event("create", "m2", mark.clone())));
+        assert!(marks.concerned(&die) && !marks.concerned(&event("die", "other", json!({}))));
+        assert!(marks.concerned(&event("destroy", "m1", mark.clone())) && marks.concerned(&die));
+        assert!(marks.concerned(&event("remove", "m2", mark)) && !marks.concerned(&die));
+        assert!(!marks.concerned(&event("create", "l", json!({UID: "7", PURPOSE: "lock"}))));
+    }
 }
