@@ -21,7 +21,7 @@ pub(crate) mod holder;
 mod image;
 pub(crate) mod labels;
 pub(crate) mod life;
-mod listing;
+pub(crate) mod listing;
 pub(crate) mod names;
 pub(crate) mod programs;
 mod road;

@@ -20,20 +20,30 @@ use crate::docker::DockerDriver;
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use admission::Askers;
 use async_trait::async_trait;
 use hmz_api::rest::Usage;
+use hmz_api::way::Way;
 use manager::Manager;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The driver for swarms. It speaks to managers and nodes as the driver for docker does to daemons.
 pub struct SwarmDriver {
     docker: Arc<DockerDriver>,
+    asking: Mutex<HashMap<Way, Arc<Askers>>>,
 }
 
 impl SwarmDriver {
     /// A driver that shares its connections with that one.
-    pub const fn new(docker: Arc<DockerDriver>) -> Self {
-        Self { docker }
+    pub fn new(docker: Arc<DockerDriver>) -> Self {
+        Self { docker, asking: Mutex::default() }
+    }
+
+    /// Those who ask the swarm of a manager that is reached in that way.
+    fn askers(&self, way: &Way) -> Arc<Askers> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(asking.entry(way.clone()).or_default())
     }
 
     async fn manager<'a>(&'a self, target: &'a Target) -> Result<Manager<'a>, DriverError> {
@@ -50,7 +60,8 @@ impl Driver for SwarmDriver {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        admission::admit(&self.manager(target).await?, wants).await
+        let manager = self.manager(target).await?;
+        admission::admit(&manager, &self.askers(&manager.session.way), wants).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

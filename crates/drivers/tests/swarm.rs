@@ -11,7 +11,7 @@ use common::{Corner, Hosts, until, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::{Backend, RuntimeRef};
 use hmz_api::way::Way;
-use hmz_api::{Cpus, Memory};
+use hmz_api::{Cpus, Memory, labels};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Purpose, RemoveOutcome, Started, Want};
@@ -519,4 +519,29 @@ async fn a_drained_node_takes_its_boxes_away_and_that_is_said() {
     );
     driver.remove(target, &key).await.unwrap();
     assert_eq!(swarm.left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn while_it_is_full_a_look_is_enough() {
+    // alone: the lock is taken from everybody
+    let swarm = Swarm::with(FlockOperation::LockExclusive, |spec| spec.max_tasks = Some(1));
+    let target = &swarm.corner.target;
+    let driver =
+        swarm.driver_with(Limits { lock_stale: Duration::from_secs(600), call: Duration::from_secs(20), ..Limits::default() });
+    let keys = ["one", "two"].map(|role| swarm.corner.key(role));
+    let admit = async |key: &BoxKey| driver.admit(target, &[want(key)]).await;
+    assert!(matches!(admit(&keys[0]).await, Ok(Admitted::Held(_))));
+    assert!(matches!(admit(&keys[1]).await, Ok(Admitted::Short(_))));
+    let labels = [labels::UID, labels::INSTANCE].map(|label| format!("{label}={}", swarm.corner.instance));
+    let (ours, theirs) = (format!("--label={}", labels[1]), format!("--label={}", labels[0]));
+    let purpose = format!("--label={}=lock", labels::PURPOSE);
+    let lock = ["service", "create", "-q", "--replicas=0", "--name=hmz-admission-lock", &ours, &theirs, &purpose, "busybox"];
+    let lock = swarm.docker(&lock);
+    let asked = futures::future::join_all((0..30).map(|_| admit(&keys[1]))).await;
+    swarm.docker(&["service", "rm", &lock]);
+    assert!(asked.iter().all(|answer| matches!(answer, Ok(Admitted::Short(_)))), "{asked:?}");
+    // and when there is room it is asked for
+    driver.remove(target, &keys[0]).await.unwrap();
+    assert!(matches!(admit(&keys[1]).await, Ok(Admitted::Held(_))));
+    driver.remove(target, &keys[1]).await.unwrap();
 }

@@ -10,13 +10,17 @@
 use super::manager::{Manager, is_outdated};
 use super::names;
 use super::seen::Service;
+use crate::docker::api::Fault;
 use crate::docker::capacity::{self, Gpus, Held, Total};
 use crate::docker::holder::Holder;
+use crate::docker::listing::Shared;
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, Purpose, Shortage, Want};
 use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory, failpoint};
 use jiff::Timestamp;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -24,6 +28,23 @@ use uuid::Uuid;
 const LITTER: Duration = Duration::from_secs(600);
 /// How often a hold may be changed by somebody else while it is looked at.
 const TRIES: usize = 4;
+
+/// Those of this process who ask one swarm for shares.
+#[derive(Debug, Default)]
+pub struct Askers {
+    /// Held by whoever asks under the lock.
+    turn: tokio::sync::Mutex<()>,
+    /// Whether the last of them found no room.
+    is_full: AtomicBool,
+    /// The listing of all the services, and the swarm's clock.
+    all: Shared<(Vec<Service>, Option<Timestamp>), Fault>,
+}
+
+impl Askers {
+    async fn services(&self, manager: &Manager<'_>) -> Result<Arc<(Vec<Service>, Option<Timestamp>)>, DriverError> {
+        self.all.get(manager.listed(&[])).await.map_err(|f| manager.session.fault(f))
+    }
+}
 
 enum Inside {
     Done(Admitted),
@@ -35,16 +56,24 @@ enum Inside {
 ///
 /// # Errors
 /// The manager does not answer, or the lock cannot be had.
-pub async fn admit(manager: &Manager<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
+pub async fn admit(manager: &Manager<'_>, askers: &Askers, wants: &[Want]) -> Result<Admitted, DriverError> {
     if let Some(short) = no_gpus(manager, wants) {
         return Ok(Admitted::Short(short));
     }
+    // as on a docker daemon: while there is no room a look tells each, and those of this process ask one after another
+    if let Some(short) = is_short(manager, askers, wants).await? {
+        return Ok(Admitted::Short(short));
+    }
     let limits = manager.session.limits;
+    let _turn = tokio::time::timeout(limits.call, askers.turn.lock()).await.map_err(|_| busy(manager))?;
+    if let Some(short) = is_short(manager, askers, wants).await? {
+        return Ok(Admitted::Short(short));
+    }
     let began = Instant::now();
     loop {
         let lock = take_lock(manager, began).await?;
         failpoint::pass("swarm.lock");
-        let inside = critical(manager, &lock, wants).await;
+        let inside = critical(manager, askers, &lock, wants).await;
         failpoint::pass("swarm.admitted");
         let released = manager.remove_id(&lock).await;
         failpoint::pass("swarm.released");
@@ -54,12 +83,28 @@ pub async fn admit(manager: &Manager<'_>, wants: &[Want]) -> Result<Admitted, Dr
                 if let Err(e) = released {
                     tracing::warn!("the admission lock is left to age out: {e}");
                 }
+                askers.is_full.store(matches!(admitted, Admitted::Short(_)), Ordering::Relaxed);
                 return Ok(admitted);
             }
             Inside::Lost if began.elapsed() > limits.call => return Err(busy(manager)),
             Inside::Lost => {}
         }
     }
+}
+
+/// What is short for a gang that there is no room for now, where the last one found none: nothing is made, and so nothing is
+/// locked. `None` where it may fit, and where it has holds that have to go.
+async fn is_short(manager: &Manager<'_>, askers: &Askers, wants: &[Want]) -> Result<Option<Shortage>, DriverError> {
+    if !askers.is_full.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let all = askers.services(manager).await?;
+    let (services, now) = &*all;
+    if services.iter().any(|s| s.purpose == Purpose::Hold && wants.iter().any(|w| s.is_of(&w.key))) {
+        return Ok(None);
+    }
+    let held = held(services, *now, manager.session.limits.hold_age, manager.session.provider(), wants);
+    Ok(grant(manager, &held, wants).err())
 }
 
 /// GPUs of a swarm are a generic resource, of which somebody has to say the name.
@@ -111,10 +156,11 @@ fn held(services: &[Service], now: Option<Timestamp>, age: Duration, provider: &
     counted.map(one).collect()
 }
 
-async fn critical(manager: &Manager<'_>, lock: &str, wants: &[Want]) -> Result<Inside, DriverError> {
-    let (services, now) = manager.services(&[]).await?;
+async fn critical(manager: &Manager<'_>, askers: &Askers, lock: &str, wants: &[Want]) -> Result<Inside, DriverError> {
+    let all = askers.services(manager).await?;
+    let (services, now) = (&all.0, all.1);
     let (age, provider) = (manager.session.limits.hold_age, manager.session.provider());
-    let held = held(&services, now, age, provider, wants);
+    let held = held(services, now, age, provider, wants);
     let granted = match grant(manager, &held, wants) {
         Ok(granted) => granted,
         Err(short) => {

@@ -74,10 +74,18 @@ impl<'a> Manager<'a> {
     /// # Errors
     /// The manager does not answer.
     pub async fn services(&self, also: &[String]) -> Result<(Vec<Service>, Option<Timestamp>), DriverError> {
+        self.listed(also).await.map_err(|f| self.session.fault(f))
+    }
+
+    /// The same, and what the manager says when it does not.
+    ///
+    /// # Errors
+    /// The manager does not answer.
+    pub async fn listed(&self, also: &[String]) -> Result<(Vec<Service>, Option<Timestamp>), Fault> {
         let mut filter = vec![labels::UID.to_owned()];
         filter.extend_from_slice(also);
         let filters = encoded(&json!({"label": filter}).to_string());
-        let answer = self.session.api.get(&format!("/services?filters={filters}")).await.map_err(|f| self.session.fault(f))?;
+        let answer = self.session.api.get(&format!("/services?filters={filters}")).await?;
         let entries = answer.json.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut services: Vec<Service> = entries.iter().filter_map(Service::of).collect();
         if services.iter().any(Service::may_have_tasks) {
@@ -93,8 +101,8 @@ impl<'a> Manager<'a> {
     ///
     /// # Errors
     /// The manager does not answer.
-    async fn tasks(&self, filters: &str) -> Result<Vec<Task>, DriverError> {
-        let answer = self.session.api.get(&format!("/tasks?filters={filters}")).await.map_err(|f| self.session.fault(f))?;
+    async fn tasks(&self, filters: &str) -> Result<Vec<Task>, Fault> {
+        let answer = self.session.api.get(&format!("/tasks?filters={filters}")).await?;
         Ok(answer.json.as_array().into_iter().flatten().filter_map(Task::of).collect())
     }
 
@@ -103,7 +111,8 @@ impl<'a> Manager<'a> {
     /// # Errors
     /// The manager does not answer.
     pub async fn wanted_tasks(&self) -> Result<Vec<Task>, DriverError> {
-        self.tasks(&encoded(&json!({"desired-state": ["running"]}).to_string())).await
+        let wanted = encoded(&json!({"desired-state": ["running"]}).to_string());
+        self.tasks(&wanted).await.map_err(|f| self.session.fault(f))
     }
 
     /// The tasks of a key, those of a service that is gone too.
@@ -116,7 +125,7 @@ impl<'a> Manager<'a> {
             format!("{}={}", labels::ENV_UID, key.uid),
             format!("{}={}", labels::INCARNATION, key.incarnation),
         ];
-        self.tasks(&encoded(&json!({"label": labels}).to_string())).await
+        self.tasks(&encoded(&json!({"label": labels}).to_string())).await.map_err(|f| self.session.fault(f))
     }
 
     /// The services of a key.
