@@ -5,6 +5,8 @@ mod support;
 
 #[path = "refusals/settings.rs"]
 mod settings;
+#[path = "refusals/swarm.rs"]
+mod swarm;
 
 use support::command::Finished;
 use support::home::TestHome;

@@ -303,33 +303,6 @@ fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
     swarm.nothing_is_left();
 }
 
-#[test]
-fn what_a_swarm_cannot_hold_is_refused_and_nothing_is_left() {
-    let swarm = Swarm::new("constraints: [node.labels.zone==c]\ncpus: 100");
-    let project = swarm.home.project("p");
-    let flow = |cpus: &str| {
-        format!(
-            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: f}}\nspec:\n  environments: {{box: {{cpus: {cpus}}}}}\n  steps:\n    - exec: {{environment: box, command: 'true'}}\n"
-        )
-    };
-    let exec = |cpus: &str, dir: &str| {
-        project.write(".hmz/flows/f.yaml", &flow(cpus));
-        let place = format!("box=swarm@c{dir}");
-        let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir());
-        let refused = run.run().expect_code(2);
-        swarm.nothing_is_left();
-        refused.err()
-    };
-    let said = exec("101", project.path());
-    // what boxes of other homes hold counts too
-    assert!(said.contains(" of 100 CPUs free, and 'box' asks for 101"), "{said}");
-    let said = exec("64", project.path());
-    assert!(said.contains("swarm@c: no node of the swarm has 64 CPUs: its 1 node that may take the task has "), "{said}");
-    assert!(said.contains("(no suitable node ("), "{said}");
-    let said = exec("1", "/srv/only-w1");
-    assert!(said.contains("swarm@c: no directory to give the task on the node it landed on: "), "{said}");
-}
-
 /// A daemon of ours dies at a point; the next one brings what was begun to its end, and nothing is left of it.
 fn converges(point: &str) {
     let swarm = Swarm::new("constraints: [node.hostname==mgr]");
@@ -366,16 +339,6 @@ fn a_daemon_that_dies_on_the_way_up_or_down_leaks_nothing() {
 fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
     let swarm = Swarm::new("constraints: [node.hostname==mgr]");
     let (home, project) = (&swarm.home, swarm.home.project("p"));
-
-#[test]
-fn where_there_is_a_swarm_its_default_is_listed() {
-    let swarm = Swarm::new("");
-    let manager = format!("unix://{}", swarm.nodes.place["manager"]);
-    eventually("it is listed", LIMIT, || {
-        let listed = swarm.home.hmz(["get", "runtimes", "-o", "name"]).env("DOCKER_HOST", &manager).run().ok().out();
-        listed.contains("runtime/swarm\n").then_some(())
-    });
-}
     let file = swarm.environment("box", &project, ", restart: always");
     let _ = home.hmz(["apply", "-f", &file]).run().ok();
     let _ = home.hmz(["wait", "--for=condition=Ready", "env/box"]).run().ok();
@@ -402,4 +365,14 @@ fn a_swarm_is_asked_what_it_has() {
     swarm.settings("gpu_resource: NVIDIA-GPU");
     let checked = swarm.home.hmz(["runtime", "check", "c"]).run().ok();
     assert!(!checked.out().contains("lacks"), "{checked}");
+}
+
+#[test]
+fn where_there_is_a_swarm_its_default_is_listed() {
+    let swarm = Swarm::new("");
+    let manager = format!("unix://{}", swarm.nodes.place["manager"]);
+    eventually("it is listed", LIMIT, || {
+        let listed = swarm.home.hmz(["get", "runtimes", "-o", "name"]).env("DOCKER_HOST", &manager).run().ok().out();
+        listed.contains("runtime/swarm\n").then_some(())
+    });
 }
