@@ -75,7 +75,7 @@ const TASK: &str = "Print this machine's hostname and OS, then fix add() in calc
 const ANSWER: &str = "Fixed: the add() function now returns a + b.";
 
 /// The main job with the real claude, whose CLI runs here and whose commands land there, in a directory both machines have.
-fn the_main_job_over(runtime: &str) {
+fn the_main_job_over(engine: &str, runtime: &str) {
     let provider = Provider::start().script(
         "main",
         [
@@ -88,7 +88,7 @@ fn the_main_job_over(runtime: &str) {
             Step::say(ANSWER).gated("end"),
         ],
     );
-    let far = Far::with(DELAY, |home| home.with_claude(&provider.url()));
+    let far = Far::of(engine, DELAY, |home| home.with_claude(&provider.url()));
     let home = &far.home;
     let project = home.project("p");
     let running = home
@@ -118,14 +118,25 @@ fn the_main_job_over(runtime: &str) {
     assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with(".hmz")), "{left:?}");
 }
 
-#[test]
-fn the_real_claude_works_over_tls() {
-    the_main_job_over("tls");
+/// One test for each engine and way to it.
+macro_rules! main_jobs {
+    ($($name:ident: $engine:literal over $way:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            the_main_job_over($engine, $way);
+        }
+    )*};
 }
 
-#[test]
-fn the_real_claude_works_over_ssh() {
-    the_main_job_over("ssh");
+main_jobs! {
+    the_real_claude_works_over_tls: "" over "tls";
+    the_real_claude_works_over_ssh: "" over "ssh";
+    the_real_claude_works_on_docker_26_over_tls: "docker26" over "tls";
+    the_real_claude_works_on_docker_26_over_ssh: "docker26" over "ssh";
+    the_real_claude_works_on_the_newest_docker_over_tls: "docker28" over "tls";
+    the_real_claude_works_on_the_newest_docker_over_ssh: "docker28" over "ssh";
+    the_real_claude_works_on_podman_over_tls: "podman" over "tls";
+    the_real_claude_works_on_podman_over_ssh: "podman" over "ssh";
 }
 
 /// A flow whose only step is a command, which waits for a file.

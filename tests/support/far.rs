@@ -19,6 +19,8 @@ pub struct Far {
     place: BTreeMap<String, String>,
     /// The lines to the port with TLS and to that of ssh.
     pub lines: [Line; 2],
+    /// What its runtimes say more, each `, FIELD: VALUE`.
+    more: &'static str,
     /// A directory that only the daemon's machine has, as it has it and as it is seen from here.
     pub work: (PathBuf, PathBuf),
 }
@@ -31,9 +33,14 @@ impl Far {
 
     /// The same with a home made so.
     pub fn with(delay: Duration, made: impl FnOnce(TestHome) -> TestHome) -> Self {
+        Self::of("", delay, made)
+    }
+
+    /// The same of one of the testbed's other engines, which has every directory that is here. Empty: the daemon of this one.
+    pub fn of(engine: &str, delay: Duration, made: impl FnOnce(TestHome) -> TestHome) -> Self {
         let testbed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testbed/far");
-        let mut script = Invocation::new(testbed);
-        for name in ["PATH", "HOME", "HMZ_TESTBED_PULL"] {
+        let mut script = Invocation::new(testbed).args((!engine.is_empty()).then_some(engine));
+        for name in ["PATH", "HOME", "HMZ_TESTBED_PULL", "HMZ_TESTBED_STATE", "HMZ_TESTBED_MIRROR"] {
             script = std::env::var_os(name).map_or(script.clone(), |value| script.env(name, value));
         }
         let out = script.limit(LIMIT * 5).run().ok().out();
@@ -45,7 +52,9 @@ impl Far {
         let name = home.root().file_name().unwrap().to_str().unwrap().to_owned();
         let work = (Path::new("/srv").join(&name), Path::new(&place["files"]).join(&name));
         std::fs::create_dir(&work.1).unwrap();
-        let far = Self { home, place, lines, work };
+        // podman does not tell whose a directory is
+        let more = if engine == "podman" { ", exec_user: '0:0'" } else { "" };
+        let far = Self { home, place, lines, more, work };
         far.home.settings(&far.settings());
         far
     }
@@ -57,10 +66,10 @@ impl Far {
 
     fn settings(&self) -> String {
         let at = |name: &str| &self.place[name];
-        let ssh = self.lines[1].port;
+        let (ssh, more) = (self.lines[1].port, self.more);
         format!(
-            "runtimes:\n  docker:\n    tls: {{{}, harness: local}}\n    \
-             ssh: {{endpoint: 'ssh:far', harness: local}}\n  ssh:\n    far:\n      host: 127.0.0.1\n      user: root\n      \
+            "runtimes:\n  docker:\n    tls: {{{}, harness: local{more}}}\n    \
+             ssh: {{endpoint: 'ssh:far', harness: local{more}}}\n  ssh:\n    far:\n      host: 127.0.0.1\n      user: root\n      \
              port: {ssh}\n      identity_file: {}\n      config: /dev/null\n      options:\n        UserKnownHostsFile: {}\n        \
              IdentitiesOnly: 'yes'\n        IdentityAgent: none\n        HostKeyAlias: '[127.0.0.1]:{}'\n",
             self.tls(),

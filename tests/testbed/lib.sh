@@ -2,7 +2,8 @@
 #
 # State is in ${HMZ_TESTBED_STATE}; by default /var/tmp/hmz-tests for root and a cache folder for anybody else:
 #   docker/      data, sockets and log of the daemon that `up` started, `dockerd` with its pid and start time
-#   far/         those of `far`: daemons that are as good as another machine's, their certificates and keys
+#   far/         those of `far`: daemons that are as good as another machine's, their certificates and keys, and what leads to
+#                engines as if they were another machine's
 #   engines/     those of `engines`: the programs, data, socket and log of each
 #   swarm/       those of `swarm`: three nodes, each with its daemon, and the keys of their sshds
 #   cache/       root file systems of the images made here

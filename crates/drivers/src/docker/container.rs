@@ -102,7 +102,8 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
             mounts.push(
                 json!({"Type": "volume", "Source": volume, "Target": GUEST_DIR, "ReadOnly": true, "VolumeOptions": options}),
             );
-            let own = format!("uid={uid},gid={gid},mode=0700");
+            // podman takes no ids; its own word for them is the box's user's
+            let own = if place.machine.podman { "U,mode=0700".into() } else { format!("uid={uid},gid={gid},mode=0700") };
             tmpfs.insert(GUEST_SOCKET_DIR.into(), own.clone().into());
             tmpfs.insert(spec.guest.scratch.to_string_lossy().into_owned(), format!("{own},exec").into());
         }
@@ -262,11 +263,13 @@ mod tests {
         let site = Site { user: User { uid: 7, gid: 8 }, workdir: "/w, x".into(), volume: Some("v".into()) };
         let made = at(1000, &site, &Value::Null, &RuntimeSpec::default(), &spec(), &Value::Null);
         let mounts = made["HostConfig"]["Mounts"].as_array().cloned().unwrap_or_default();
-        let at = |m: &Value| format!("{} {} {}", m["Source"].as_str().unwrap(), m["Target"].as_str().unwrap(), m["ReadOnly"]);
-        assert_eq!(mounts.iter().map(at).collect::<Vec<_>>(), ["/w, x /w, x false", "v /.hmz true"]);
+        let bound = |m: &Value| format!("{} {} {}", m["Source"].as_str().unwrap(), m["Target"].as_str().unwrap(), m["ReadOnly"]);
+        assert_eq!(mounts.iter().map(bound).collect::<Vec<_>>(), ["/w, x /w, x false", "v /.hmz true"]);
         let own = "uid=7,gid=8,mode=0700";
         assert_eq!(made["HostConfig"]["Tmpfs"], json!({"/.hmz/run": own, "/c": format!("{own},exec")}));
         assert_eq!((&made["User"], &made["Env"][1]), (&json!("7:8"), &json!("USER=hmz")));
+        let podman = at(1000, &site, &json!({"BuildahVersion": "1"}), &RuntimeSpec::default(), &spec(), &Value::Null);
+        assert_eq!(podman["HostConfig"]["Tmpfs"], json!({"/.hmz/run": "U,mode=0700", "/c": "U,mode=0700,exec"}));
     }
 
     #[test]
