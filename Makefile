@@ -16,7 +16,7 @@ demo: ## see it work: one agent, one container, no tokens (YES=1 installs what i
 test: ## everything: formatting, lints, all tests with a real docker daemon and the real claude
 	@scripts/test.sh
 
-sim: ## the simulated world at its largest: 10,000 seeds, 100,000 environments (SEEDS=n SCALE=n)
+sim: ## the simulated world at its largest: 10,000 seeds, 100,000 environments (SEEDS=n or m..n, SCALE=n)
 	HMZ_SIM_SEEDS=$${SEEDS:-10000} HMZ_SIM_SCALE=$${SCALE:-100000} $(CARGO) test --release -p hmz-controllers --test sim -- \
 	    every_seed many_environments --nocapture
 

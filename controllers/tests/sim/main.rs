@@ -1,7 +1,8 @@
 //! The controllers in a simulated world: a paused clock and a seed decide everything, so that a failure replays exactly.
 //!
-//! `HMZ_SIM_SEEDS=n` tries n seeds, `HMZ_SIM_SEED=n` only that one, `HMZ_SIM_LOG=1` tells what happens, and
-//! `HMZ_SIM_SCALE=n` says how many environments the large world has. `make sim` is all of it at its largest.
+//! `HMZ_SIM_SEEDS=n` tries the first n seeds and `HMZ_SIM_SEEDS=m..n` those from m to before n, so that a run that was cut goes
+//! on; `HMZ_SIM_SEED=n` tries only that one, `HMZ_SIM_LOG=1` tells what happens, and `HMZ_SIM_SCALE=n` says how many
+//! environments the large world has. `make sim` is all of it at its largest.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is a test
 
@@ -18,9 +19,13 @@ mod scenario;
 mod second;
 mod slow_store;
 
+use std::ops::Range;
+
 /// Seeds of a normal test run, shared out among the tests below so that they run side by side.
 const SEEDS: u64 = 160;
 const PARTS: u64 = 4;
+/// A part says how far it is after so many seeds of a long run.
+const TOLD: usize = 100;
 
 /// A number that the environment says.
 fn number(name: &str) -> Option<u64> {
@@ -31,13 +36,23 @@ fn seeds(part: u64) -> Vec<u64> {
     if let Some(seed) = number("HMZ_SIM_SEED") {
         return if part == 0 { vec![seed] } else { Vec::new() };
     }
-    (0..number("HMZ_SIM_SEEDS").unwrap_or(SEEDS)).filter(|seed| seed % PARTS == part).collect()
+    let wanted = std::env::var("HMZ_SIM_SEEDS").map_or(0..SEEDS, |said| range(&said));
+    wanted.filter(|seed| seed % PARTS == part).collect()
+}
+
+/// `n`, or `m..n`.
+fn range(said: &str) -> Range<u64> {
+    let number = |n: &str| n.parse::<u64>().unwrap_or_else(|e| panic!("HMZ_SIM_SEEDS={said}: {n}: {e}"));
+    said.split_once("..").map_or_else(|| 0..number(said), |(first, end)| number(first)..number(end))
 }
 
 /// Plays every seed of a part to its end, whatever comes of it.
 fn play(part: u64) {
     let mut failed = Vec::new();
-    for seed in seeds(part) {
+    for (n, seed) in seeds(part).into_iter().enumerate() {
+        if n > 0 && n % TOLD == 0 {
+            eprintln!("{n} seeds of part {part} were played, up to seed {seed}; failed: {failed:?}");
+        }
         if std::panic::catch_unwind(|| scenario::play(seed)).is_err() {
             eprintln!(
                 "seed {seed} failed; the same again, with what happens:\n  \
