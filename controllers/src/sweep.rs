@@ -99,18 +99,18 @@ impl Reconciler for Sweep {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
             // one that does not answer is swept when it does
             let Ok(mut listed) = driver.list(&target).await else { continue };
-            let before = named(world, &listed).await?;
-            if !late(&world.instance, &listed, &before).is_empty() {
+            let mut environments = named(world, &listed).await?;
+            if !late(&world.instance, &listed, &environments).is_empty() {
                 // a box of theirs may have come to be since it was listed
                 let Ok(again) = driver.list(&target).await else { continue };
                 listed = again;
-                for key in late(&world.instance, &listed, &before) {
+                for key in late(&world.instance, &listed, &environments) {
                     tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
                     // the files are those of its box elsewhere
                     stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
                 }
+                environments = named(world, &listed).await?;
             }
-            let environments = named(world, &listed).await?;
             for key in plan(&world.instance, &listed, &environments) {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
                 stays = remove(world, &target, &key).await.err().or(stays);

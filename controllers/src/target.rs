@@ -45,9 +45,11 @@ pub fn target(runtime: &RuntimeRef, spec: Option<&RuntimeSpec>, endpoint: Option
     Target { runtime: runtime.clone(), spec, local_endpoint }
 }
 
-/// Whether two targets are the same daemon, as far as names and addresses tell.
+/// Whether two targets are the same daemon, as far as names and addresses tell. `local` is the address it was resolved to,
+/// which another runtime may have been saved with.
 pub fn is_same_daemon(a: &Target, b: &Target) -> bool {
-    a.runtime == b.runtime || (a.spec.endpoint == b.spec.endpoint && a.local_endpoint == b.local_endpoint)
+    let address = |target: &Target| known_endpoint(&target.spec, target.local_endpoint.as_deref());
+    a.runtime == b.runtime || (a.runtime.backend == b.runtime.backend && address(a) == address(b))
 }
 
 /// The address of a runtime that needs nobody to resolve it, with what `local` means to whoever asked.
@@ -87,6 +89,20 @@ mod tests {
         assert_eq!(saved.near(&of(Backend::Docker, "elsewhere")), None);
         assert_eq!(saved.near(&RuntimeRef::unsaved(Backend::Docker)), None);
         assert!(saved.entry(&of(Backend::Docker, "x")).starts_with("# in /h/settings.yaml\nruntimes:\n  docker:\n    x:\n"));
+    }
+
+    #[test]
+    fn one_daemon_under_two_names_is_one() {
+        let unix = |path: &str| RuntimeSpec { endpoint: Endpoint::Unix(path.into()), ..RuntimeSpec::default() };
+        let saved = target(&RuntimeRef::named(Backend::Docker, "a"), Some(&unix("/a.sock")), None);
+        let local = |at| target(&RuntimeRef::unsaved(Backend::Docker), None, at);
+        assert!(is_same_daemon(&saved, &local(Some("unix:///a.sock"))));
+        assert!(!is_same_daemon(&saved, &local(Some("unix:///b.sock"))));
+        assert!(!is_same_daemon(&saved, &local(None)));
+        let other = target(&RuntimeRef::named(Backend::Docker, "b"), Some(&unix("/a.sock")), None);
+        assert!(is_same_daemon(&saved, &other));
+        let swarm = target(&RuntimeRef::named(Backend::Swarm, "a"), Some(&unix("/a.sock")), None);
+        assert!(!is_same_daemon(&saved, &swarm));
     }
 
     #[test]

@@ -123,8 +123,9 @@ pub fn placed(env: &mut Resource<Environment>, place: &Placed, share: Share, now
 
 /// It is where it is declared to be: that it fell back there before that was declared is past.
 pub fn at_home(env: &mut Resource<Environment>, now: Timestamp) {
+    // also where the share was asked for anew since, and so is simply held
     let fell_back = env.status.conditions.get(SCHEDULED).is_some_and(|c| c.status == True && c.reason == FELL_BACK);
-    if fell_back && env.status.used.as_ref() == Some(&env.spec.runtime) {
+    if (fell_back || !env.status.passed_over.is_empty()) && env.status.used.as_ref() == Some(&env.spec.runtime) {
         env.status.passed_over.clear();
         set(env, SCHEDULED, True, "Held", "", now);
     }

@@ -372,6 +372,10 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             outcome::set(env, kind, False, "Pending", "", seen.now);
         }
     }
+    if seen.owner == Owner::Nobody && !is_observed(env, SCHEDULED) {
+        // it was another declaration that was refused there
+        env.status.passed_over.retain(|p| p.reason != PassedFor::Refused);
+    }
     if superseded(env, seen) {
         return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
     }
@@ -488,6 +492,11 @@ pub fn standing(env: &Resource<Environment>, now: Option<Timestamp>) -> Vec<Pass
         p.reason == PassedFor::Refused && fresh
     };
     env.status.passed_over.iter().filter(stands).cloned().collect()
+}
+
+/// Whether a condition tells of what is declared now.
+fn is_observed(env: &Resource<Environment>, kind: &str) -> bool {
+    env.status.conditions.get(kind).is_some_and(|c| c.observed_generation >= env.metadata.generation)
 }
 
 /// Whether it is on what is declared, or on what that fell back to.

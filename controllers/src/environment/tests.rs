@@ -455,3 +455,20 @@ fn a_box_without_an_agents_program_is_refused_in_the_words_of_its_harness() {
     let step = plan(&env, &Observed { owner: Owner::Preparing, ..seen(90) }).step;
     assert!(matches!(step, Step::Wait(_)), "{step:?}");
 }
+
+#[test]
+fn one_that_is_where_it_is_declared_to_be_passed_nothing_over() {
+    // it fell back there, its share was lost and asked for anew, and by then it was declared to be there
+    let mut env = ready();
+    let passed = PassedOver {
+        runtime: RuntimeRef::named(Backend::Docker, "full"),
+        reason: PassedFor::Full,
+        message: "it is full".into(),
+        at: at(1),
+    };
+    env.status.passed_over = vec![passed];
+    let now = Observed { boxes: Boxes::Seen(Some(BoxState::Running(12))), ..seen(9) };
+    assert_eq!(env.status.used, Some(env.spec.runtime.clone()));
+    let env = planned(env, &now);
+    assert_eq!((env.status.passed_over.len(), env.status.conditions.get(SCHEDULED).unwrap().reason.as_str()), (0, "Held"));
+}

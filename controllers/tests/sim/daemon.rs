@@ -48,6 +48,8 @@ pub struct State {
     /// Names of those that were there then.
     pub before: Vec<String>,
     next: i32,
+    /// Holds that were made, in all.
+    holds: u64,
     listeners: Vec<mpsc::UnboundedSender<()>>,
 }
 
@@ -160,6 +162,11 @@ impl Daemon {
         self.tell();
     }
 
+    /// How many holds were made.
+    pub fn holds(&self) -> u64 {
+        self.state().holds
+    }
+
     pub fn boxes_of(&self, instance: &str) -> Vec<String> {
         let state = self.state();
         let ours = |c: &Container| {
@@ -206,6 +213,7 @@ impl State {
     ) -> String {
         self.next += 1;
         let kind = if purpose == Purpose::Box { "box" } else { "hold" };
+        self.holds += u64::from(purpose == Purpose::Hold);
         let name = format!("hmz-{kind}-{}-{}", key.uid.simple(), key.incarnation);
         let seen = ObservedBox {
             id: format!("id{}", self.next),
@@ -447,6 +455,20 @@ impl Driver for Liar {
             tokio::time::sleep(self.dice.millis(2000)).await;
         }
         self.back(&daemon, target, listed).await
+    }
+
+    // one box is asked for alone, as of a real daemon
+    async fn find(&self, target: &Target, key: &BoxKey, _id: &str) -> Result<Option<BoxState>, DriverError> {
+        let daemon = self.reach(target).await?;
+        let is_it = |seen: &ObservedBox| {
+            let same = seen.key.as_ref().is_some_and(|k| (k.uid, k.incarnation) == (key.uid, key.incarnation));
+            seen.purpose == Purpose::Box && same
+        };
+        let found = daemon.state().containers.values().find(|c| is_it(&c.seen)).map(|c| c.seen.state.clone());
+        if self.lies(10) {
+            tokio::time::sleep(self.dice.millis(2000)).await;
+        }
+        self.back(&daemon, target, found).await
     }
 
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {

@@ -1,10 +1,14 @@
 //! What a daemon tells of late, wrongly or never is found all the same, and one that is away loses nothing.
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, NO_IMAGE};
 use crate::scenario::{INSTANCE, Sim};
 use hmz_api::ConditionStatus::{False, True, Unknown};
-use hmz_api::kinds::{Environment, EnvironmentSpec, RestartPolicy, Runtime, condition};
+use hmz_api::kinds::{
+    Admission, Environment, EnvironmentRequest, EnvironmentSpec, RestartPolicy, Run, RunParams, RunSpec, Runtime, WorkPlace,
+    condition,
+};
 use hmz_api::{Backend, ConditionStatus, Cpus, Resource, RuntimeRef};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,4 +143,78 @@ fn a_change_while_another_is_carried_out_leaves_it_running() {
             assert_eq!(daemon.boxes_of(INSTANCE).len(), 1);
         });
     }
+}
+
+#[test]
+fn what_was_refused_everywhere_is_asked_for_again_as_soon_as_it_is_declared_otherwise() {
+    play(async {
+        let mut sim = Sim::calm(1);
+        assert!(sim.falls, "there is nowhere else to go");
+        let spec = EnvironmentSpec {
+            runtime: RuntimeRef::named(Backend::Docker, "a"),
+            workdir: Some("/w".into()),
+            image: Some(NO_IMAGE.into()),
+            cpus: Some(Cpus::whole(2)),
+            memory: None,
+            gpus: None,
+            gpu_memory: None,
+            restart: RestartPolicy::Always,
+        };
+        sim.pass(Duration::from_secs(5)).await;
+        sim.store.create(Resource::<Environment>::new("env", spec)).await.unwrap();
+        sim.pass(Duration::from_secs(30)).await;
+        assert_eq!(state(&sim).await, (False, "Refused".into(), 1));
+        let mut env = sim.store.get::<Environment>("env").await.unwrap().unwrap();
+        assert_eq!(env.status.passed_over.len(), 3);
+        env.spec.image = Some("node:22".into());
+        sim.store.update(env).await.unwrap();
+        sim.pass(Duration::from_secs(120)).await;
+        let env = sim.store.get::<Environment>("env").await.unwrap().unwrap();
+        assert_eq!((state(&sim).await.0, env.status.image.as_deref()), (True, Some("node:22")), "{env:#?}");
+        // and on the one that was named, which refused only what was declared before
+        assert_eq!(env.status.used, Some(env.spec.runtime));
+    });
+}
+
+#[test]
+fn a_gang_that_waits_on_one_daemon_under_two_names_holds_nothing_of_it() {
+    play(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let place = |name: Option<&str>, cpus| {
+            EnvironmentRequest::Place(WorkPlace {
+                runtime: RuntimeRef { backend: Backend::Docker, name: name.map(str::to_owned) },
+                workdir: Some("/w".into()),
+                image: None,
+                cpus: Some(Cpus::whole(cpus)),
+                memory: None,
+                gpus: None,
+                gpu_memory: None,
+            })
+        };
+        let spec = RunSpec {
+            flow: "two".into(),
+            task: String::new(),
+            agents: BTreeMap::new(),
+            environments: [("e_0".to_owned(), place(None, 1)), ("e_1".to_owned(), place(Some("a"), 3))].into(),
+            params: RunParams::default(),
+            admission: Some(Admission::Wait),
+            wait_for: None,
+            ttl_after_finish: None,
+        };
+        // there is room for either of them, and not for both
+        let daemon = sim.daemons[0].clone();
+        daemon.stranger_takes(1, &sim.dice);
+        sim.store.create(Resource::<Run>::new("run", spec)).await.unwrap();
+        sim.pass(Duration::from_secs(20)).await;
+        let run = sim.store.get::<Run>("run").await.unwrap().unwrap();
+        assert_eq!(run.status.conditions.get(condition::ENVIRONMENTS_READY).unwrap().reason, "Waiting", "{run:#?}");
+        let held = daemon.holds();
+        sim.pass(Duration::from_secs(60)).await;
+        assert_eq!(daemon.holds(), held, "it was held and given back again and again");
+        daemon.strangers_leave();
+        sim.pass(Duration::from_secs(300)).await;
+        let run = sim.store.get::<Run>("run").await.unwrap().unwrap();
+        assert!(run.status.conditions.is_true(condition::RUNNING) || run.status.is_complete(), "{run:#?}");
+    });
 }
