@@ -2,7 +2,6 @@
 
 use super::decide::{Asked, Decision, How, decide};
 use async_trait::async_trait;
-use hmz_api::kinds::label;
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Applied, ApplyRequest, ApplyResult};
 use hmz_api::{AnyResource, Error, ErrorKind, Metadata, failpoint, name};
@@ -218,11 +217,10 @@ async fn create(
 
 /// The members of a set that are not declared any more and not going already, in the order they go.
 async fn lost(store: &Store, set: &str, declared: &BTreeSet<(String, String)>) -> Result<Vec<AnyResource>, Error> {
-    let mut members = store.list_any(None).await?.items;
+    let mut members = store.members(set).await?;
     members.retain(|one| {
         let metadata = one.metadata();
-        let is_declared = declared.contains(&(one.kind().to_owned(), metadata.name.clone()));
-        metadata.labels.get(label::SET).is_some_and(|of| of == set) && !is_declared && !metadata.is_deleting()
+        !declared.contains(&(one.kind().to_owned(), metadata.name.clone())) && !metadata.is_deleting()
     });
     members.sort_by_key(|one| LAST_TO_FIRST.iter().position(|kind| *kind == one.kind()));
     Ok(members)

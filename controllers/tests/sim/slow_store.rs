@@ -5,7 +5,8 @@ use crate::dice::Dice;
 use crate::fate::Fate;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
-use hmz_store::{Backend, Expect, StoreError, Watch, Write};
+use hmz_store::{Backend, Expect, Note, StoreError, Watch, Write};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uuid::Uuid;
@@ -47,6 +48,14 @@ impl Backend for SlowStore {
 
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
         self.inner.by_uid(kind, uid).await
+    }
+
+    async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        self.inner.notes(prefix).await
+    }
+
+    async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError> {
+        self.inner.put_notes(notes, durable).await
     }
 
     async fn write(&self, write: Write) -> Result<u64, StoreError> {

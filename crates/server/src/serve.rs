@@ -83,6 +83,8 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     }
     let events = Events::open(&paths.state.join("events.jsonl"), world.clock.clone());
     let recorded = events.record(store.clone());
+    let records = Records::of(store.clone());
+    records.adopt_files(&paths.state).await?;
     let keeper = match config.sync.clone() {
         Some(sync) => Some(Keeper::new(sync, &paths, &store, &events, &callers, world.clock.clone()).await?),
         None => None,
@@ -117,7 +119,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         attached: Arc::clone(&attached),
         settings: world::settings_file(&paths, &config.env),
         saved: SavedRuntimes::new(&paths, &config.env),
-        records: Records::below(&paths.state),
+        records,
         kept,
         metrics,
     };

@@ -11,8 +11,10 @@ mod keep;
 mod pass;
 mod record;
 mod source;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use keep::{Keeper, sets};
+pub(crate) use keep::Keeper;
 pub(crate) use record::Records;
 pub use source::Source;
 

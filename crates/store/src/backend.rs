@@ -6,6 +6,8 @@ use crate::history::Watch;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hmz_api::AnyResource;
+use hmz_api::kinds::label;
+use std::collections::BTreeMap;
 use std::path::Path;
 use uuid::Uuid;
 
@@ -60,6 +62,15 @@ pub struct WatchEvent {
     pub change: Change,
 }
 
+/// A text that is kept beside the resources: its name, and what it says; nothing when there is to be none. It has no revision,
+/// and nobody is told when it changes.
+pub type Note = (String, Option<String>);
+
+/// The set a resource is in.
+pub(crate) fn set_of(resource: &AnyResource) -> Option<&str> {
+    resource.metadata().labels.get(label::SET).map(String::as_str)
+}
+
 /// What keeps resources. Every call may be dropped at any await: a write then happened whole or not at all.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
@@ -83,6 +94,28 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The resource of a kind with that uid, whatever its name is.
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError>;
+
+    /// The members of a set (what is labelled with its name), by kind and name.
+    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+        let (mut items, _) = self.list(None).await?;
+        items.retain(|one| set_of(one) == Some(set));
+        Ok(items)
+    }
+
+    /// How many members each set has.
+    async fn sets(&self) -> Result<BTreeMap<String, usize>, StoreError> {
+        let mut sets = BTreeMap::new();
+        for set in self.list(None).await?.0.iter().filter_map(set_of) {
+            *sets.entry(set.to_owned()).or_default() += 1;
+        }
+        Ok(sets)
+    }
+
+    /// The notes whose name begins so, by name.
+    async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError>;
+
+    /// Keeps these notes, all of them or none. Those that are `durable` survive a loss of power too.
+    async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError>;
 
     /// Writes, and returns the revision it got.
     async fn write(&self, write: Write) -> Result<u64, StoreError>;

@@ -1,6 +1,6 @@
 //! Resources in memory, as they are: for simulations, rehearsals and tests. Nothing of it outlives the process.
 
-use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
+use crate::backend::{Backend, Change, Expect, Note, WatchEvent, Write, set_of};
 use crate::error::StoreError;
 use crate::history::{History, REMEMBERED, Wanted, Watch};
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ struct Kept {
     kinds: BTreeMap<&'static str, BTreeMap<String, AnyResource>>,
     /// Names by uid.
     uids: HashMap<(&'static str, Uuid), String>,
+    notes: BTreeMap<String, String>,
     last: u64,
 }
 
@@ -78,6 +79,30 @@ impl Backend for Memory {
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
         let kept = self.kept();
         Ok(kept.uids.get(&(kind, uid)).and_then(|name| kept.get(kind, name)).cloned())
+    }
+
+    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+        let kept = self.kept();
+        let all = kept.kinds.values().flat_map(BTreeMap::values);
+        Ok(all.filter(|one| set_of(one) == Some(set)).cloned().collect())
+    }
+
+    async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        let kept = self.kept();
+        let from = kept.notes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let of = from.take_while(|(name, _)| name.starts_with(prefix));
+        Ok(of.map(|(name, body)| (name.clone(), body.clone())).collect())
+    }
+
+    async fn put_notes(&self, notes: Vec<Note>, _durable: bool) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        for (name, body) in notes {
+            match body {
+                Some(body) => drop(kept.notes.insert(name, body)),
+                None => drop(kept.notes.remove(&name)),
+            }
+        }
+        Ok(())
     }
 
     async fn write(&self, write: Write) -> Result<u64, StoreError> {

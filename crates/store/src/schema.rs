@@ -8,7 +8,7 @@ use std::path::Path;
 const APPLICATION: i64 = 0x686d_7a31;
 
 /// One step per version, from the empty file on. A step that was released is never edited; a new one is added.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     // 1: resources, each one JSON document
     "
     CREATE TABLE resources (
@@ -26,6 +26,13 @@ const STEPS: [&str; 2] = [
     ALTER TABLE resources ADD COLUMN uid TEXT;
     UPDATE resources SET uid = CASE WHEN json_valid(body) THEN json_extract(body, '$.metadata.uid') END;
     CREATE INDEX resources_by_uid ON resources (uid);
+",
+    // 3: found by the set they are in too; texts that are kept beside them, so that a backup has both as of one moment
+    "
+    ALTER TABLE resources ADD COLUMN member_of TEXT;
+    UPDATE resources SET member_of = CASE WHEN json_valid(body) THEN json_extract(body, '$.metadata.labels.\"hmz/set\"') END;
+    CREATE INDEX resources_by_set ON resources (member_of) WHERE member_of IS NOT NULL;
+    CREATE TABLE notes (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 ",
 ];
 

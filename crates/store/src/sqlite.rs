@@ -6,7 +6,7 @@
 //! the boxes it tells of are found by the labels on the daemon. The file is held exclusively, so that the revisions and
 //! the history of changes in memory are the only ones there are.
 
-use crate::backend::{Backend, Change, Expect, WatchEvent, Write};
+use crate::backend::{Backend, Change, Expect, Note, WatchEvent, Write, set_of};
 use crate::backup;
 use crate::error::StoreError;
 use crate::history::{History, REMEMBERED, Wanted, Watch};
@@ -14,6 +14,7 @@ use crate::schema;
 use async_trait::async_trait;
 use hmz_api::AnyResource;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -203,6 +204,43 @@ impl Core {
         Ok(found)
     }
 
+    fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+        let sql = "SELECT kind, name, revision, body FROM resources WHERE member_of = ?1 ORDER BY kind, name";
+        let mut out = Vec::new();
+        self.query(sql, params![set], |one| out.push(one))?;
+        Ok(out)
+    }
+
+    fn sets(&self) -> Result<BTreeMap<String, usize>, StoreError> {
+        let sql = "SELECT member_of, count(*) FROM resources WHERE member_of IS NOT NULL GROUP BY member_of";
+        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
+        let of = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default()));
+        let sets = query.query_map([], of).map_err(|e| failed("list", &e))?;
+        sets.collect::<Result<_, _>>().map_err(|e| failed("list", &e))
+    }
+
+    fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        let sql = "SELECT name, body FROM notes WHERE substr(name, 1, length(?1)) = ?1";
+        let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("read", &e))?;
+        let notes = query.query_map(params![prefix], |row| Ok((row.get(0)?, row.get(1)?))).map_err(|e| failed("read", &e))?;
+        notes.collect::<Result<_, _>>().map_err(|e| failed("read", &e))
+    }
+
+    fn put_notes(&mut self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError> {
+        self.sync(durable)?;
+        let transaction = self.connection.transaction().map_err(|e| failed("write", &e))?;
+        for (name, body) in notes {
+            let done = match body {
+                Some(body) => {
+                    transaction.execute("INSERT OR REPLACE INTO notes (name, body) VALUES (?1, ?2)", params![name, body])
+                }
+                None => transaction.execute("DELETE FROM notes WHERE name = ?1", params![name]),
+            };
+            done.map_err(|e| failed("write", &e))?;
+        }
+        transaction.commit().map_err(|e| failed("write", &e))
+    }
+
     fn query(&self, sql: &str, of: &[&dyn ToSql], mut take: impl FnMut(AnyResource)) -> Result<(), StoreError> {
         let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
         let mut rows = query.query(of).map_err(|e| failed("list", &e))?;
@@ -222,12 +260,18 @@ impl Core {
         Ok(u64::try_from(last).unwrap_or_default())
     }
 
-    fn write(&mut self, write: Write) -> Result<u64, StoreError> {
-        if self.full != write.durable {
-            let level = if write.durable { "FULL" } else { "NORMAL" };
+    /// Has what is written next synced, or not.
+    fn sync(&mut self, durable: bool) -> Result<(), StoreError> {
+        if self.full != durable {
+            let level = if durable { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level).map_err(|e| failed("write", &e))?;
-            self.full = write.durable;
+            self.full = durable;
         }
+        Ok(())
+    }
+
+    fn write(&mut self, write: Write) -> Result<u64, StoreError> {
+        self.sync(write.durable)?;
         let resource = write.change.resource();
         let (kind, name) = (resource.kind(), resource.metadata().name.clone());
         let transaction = self.connection.transaction().map_err(|e| failed("write", &e))?;
@@ -255,14 +299,16 @@ impl Core {
                 let body = serde_json::to_string(resource).map_err(|e| failed("write", &e))?;
                 let uid = resource.metadata().uid.map(|uid| uid.to_string());
                 let sql = match write.expect {
-                    Expect::Absent => "INSERT INTO resources (kind, name, revision, body, uid) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    Expect::Absent => {
+                        "INSERT INTO resources (kind, name, revision, body, uid, member_of) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+                    }
                     Expect::Revision(_) => {
-                        "UPDATE resources SET revision = ?3, body = ?4, uid = ?5 WHERE kind = ?1 AND name = ?2"
+                        "UPDATE resources SET revision = ?3, body = ?4, uid = ?5, member_of = ?6 WHERE kind = ?1 AND name = ?2"
                     }
                 };
                 transaction
                     .prepare_cached(sql)
-                    .and_then(|mut q| q.execute(params![kind, name, revision, body, uid]))
+                    .and_then(|mut q| q.execute(params![kind, name, revision, body, uid, set_of(resource)]))
                     .map_err(|e| failed("write", &e))?;
             }
             Change::Deleted(_) => {
@@ -309,6 +355,24 @@ impl Backend for Sqlite {
 
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
         self.run(move |core| core.by_uid(kind, uid)).await
+    }
+
+    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+        let set = set.to_owned();
+        self.run(move |core| core.members(&set)).await
+    }
+
+    async fn sets(&self) -> Result<BTreeMap<String, usize>, StoreError> {
+        self.run(|core| core.sets()).await
+    }
+
+    async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        let prefix = prefix.to_owned();
+        self.run(move |core| core.notes(&prefix)).await
+    }
+
+    async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError> {
+        self.run(move |core| core.put_notes(notes, durable)).await
     }
 
     async fn write(&self, write: Write) -> Result<u64, StoreError> {

@@ -1,6 +1,6 @@
 //! What resources mean: uids, generations, statuses apart from specs, finalizers, deletion.
 
-use crate::backend::{Backend, Change, Expect, Write};
+use crate::backend::{Backend, Change, Expect, Note, Write};
 use crate::error::StoreError;
 use crate::graft;
 use crate::history::Watch;
@@ -9,6 +9,7 @@ use crate::memory::Memory;
 use crate::sqlite::Sqlite;
 use hmz_api::clock::SharedClock;
 use hmz_api::{AnyResource, Kind, Resource};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -130,6 +131,39 @@ impl Store {
     /// When the store cannot be read.
     pub async fn by_uid<K: Kind>(&self, uid: Uuid) -> Result<Option<Resource<K>>, StoreError> {
         Ok(self.backend.by_uid(K::KIND, uid).await?.and_then(graft::typed))
+    }
+
+    /// The members of a set: what is labelled with its name, by kind and name.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+        self.backend.members(set).await
+    }
+
+    /// How many members each set has.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn sets(&self) -> Result<BTreeMap<String, usize>, StoreError> {
+        self.backend.sets().await
+    }
+
+    /// The notes whose name begins so: texts that are kept beside the resources, and are in a backup with them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        self.backend.notes(prefix).await
+    }
+
+    /// Keeps these notes, all of them or none; where a text is absent, there is none any more. Those that are `durable`
+    /// survive a loss of power too. Nobody is told, and the revision stays.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError> {
+        self.backend.put_notes(notes, durable).await
     }
 
     /// Writes everything there is at one revision to `to`, an empty file or none, while this one is in use.

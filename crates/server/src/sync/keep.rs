@@ -3,7 +3,7 @@
 use super::files::{Declaration, Place, Snapshot};
 use super::git::Repository;
 use super::pass::{self, How, Outcome};
-use super::record::Records;
+use super::record::{Known, Records};
 use super::{Source, SyncConfig};
 use crate::callers::Callers;
 use crate::events::Events;
@@ -13,7 +13,7 @@ use hmz_api::clock::SharedClock;
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::kinds::{annotation, label};
 use hmz_api::rest::SetState;
-use hmz_api::{AnyResource, ConditionStatus, Error};
+use hmz_api::{ConditionStatus, Error};
 use hmz_manifest::settings::WatchGuard;
 use hmz_manifest::watch_folders;
 use hmz_store::{Change, Store};
@@ -45,6 +45,8 @@ pub(crate) struct Keeper {
     state: SetState,
     /// What was applied last, and is kept so whatever comes.
     good: Option<Declaration>,
+    /// What was being applied when this or the daemon before ended: some of it is there, so it is gone on with, not back.
+    begun: Option<Declaration>,
     /// What was found last, read.
     found: Option<(Snapshot, Result<Declaration, Error>)>,
     /// What a directory says since when, as long as that is not believed.
@@ -67,8 +69,9 @@ impl Keeper {
         callers: &Arc<Callers>,
         clock: SharedClock,
     ) -> Result<Self, Error> {
-        let records = Records::below(&paths.state);
-        let known = records.state(&config.set).filter(|known| known.source.is_some());
+        let records = Records::of(store.clone());
+        let Known { state, good, begun } = records.known(&config.set).await?;
+        let known = state.filter(|known| known.source.is_some());
         let source = config.source.to_string();
         let set = &config.set;
         if let Some(before) = known.as_ref().and_then(|known| known.source.as_ref()).filter(|before| **before != source)
@@ -80,7 +83,7 @@ impl Keeper {
             .hint("for a set of its own: --sync-set NAME")
             .hint("to go on with that one from here: --sync-adopt"));
         }
-        let members = members(store, set).await?;
+        let members = store.sets().await?.remove(set).unwrap_or_default();
         if known.is_none() && !config.is_named && members > 0 {
             return Err(Error::refused(format!(
                 "there is a set '{set}' already, with {members} resources; what {source} does not have of it would be deleted"
@@ -102,7 +105,6 @@ impl Keeper {
             reference: config.reference.clone(),
             ..known.unwrap_or_default()
         };
-        let good = records.good(set);
         let mut keeper = Self {
             store: store.clone(),
             events: events.clone(),
@@ -112,6 +114,7 @@ impl Keeper {
             repository,
             state,
             good,
+            begun,
             found: None,
             unsettled: None,
             failures: 0,
@@ -123,7 +126,7 @@ impl Keeper {
         } else if let Source::Folder(folder) = &keeper.config.source {
             keeper.config.caller.cwd = folder.display().to_string();
         }
-        keeper.records.put_state(&keeper.state)?;
+        keeper.records.put_state(&keeper.state).await?;
         Ok(keeper)
     }
 
@@ -205,7 +208,7 @@ impl Keeper {
         if self.repository.is_some() {
             let found = self.look_at_repository().await;
             let pause = if found.is_err() { self.config.interval.min(AGAIN * 5) } else { self.config.interval };
-            self.take(found);
+            self.take(found).await;
             return Some(pause);
         }
         let Source::Folder(root) = self.config.source.clone() else { return None };
@@ -224,7 +227,7 @@ impl Keeper {
                 if !left.is_zero() {
                     return Some(left);
                 }
-                self.take(found.map_err(Error::failed).map(Some));
+                self.take(found.map_err(Error::failed).map(Some)).await;
                 None
             }
             _ => {
@@ -245,7 +248,7 @@ impl Keeper {
     }
 
     /// Takes note of what was found.
-    fn take(&mut self, found: Result<Option<Snapshot>, Error>) {
+    async fn take(&mut self, found: Result<Option<Snapshot>, Error>) {
         match found {
             Ok(found) => {
                 if let Some(found) = found.filter(|found| self.found.as_ref().is_none_or(|(known, _)| known != found)) {
@@ -253,59 +256,99 @@ impl Keeper {
                     self.state.seen = Some(found.revision.clone());
                     self.found = Some((found, declared));
                 }
-                self.tell(FETCHED, ConditionStatus::True, "Fetched", String::new());
+                self.tell(FETCHED, ConditionStatus::True, "Fetched", String::new()).await;
             }
-            Err(e) => self.tell(FETCHED, ConditionStatus::False, "NotFetched", e.message),
+            Err(e) => self.tell(FETCHED, ConditionStatus::False, "NotFetched", e.message).await,
         }
     }
 
     /// Brings the store to what was found, or to the last good revision; whether it is to be tried again soon.
     async fn bring(&mut self) -> Result<bool, Error> {
         let mut waits = false;
-        if let Some((snapshot, declared)) = self.found.clone() {
+        let newest = self.newest();
+        let is_known = newest.is_some();
+        if let Some((of, revision, declared)) = newest {
             // the same commit declares something else where other folders of it are read
             let is_new = match (&self.good, &declared) {
                 (Some(good), Ok(declared)) => good != declared,
-                (Some(good), Err(_)) => good.revision != snapshot.revision,
+                (Some(good), Err(_)) => good.revision != revision,
                 (None, _) => true,
             };
-            let left = match declared {
-                Err(e) => Some(("Invalid", e.message, false)),
-                Ok(declared) => match pass::apply(&self.how(), &declared, || self.turn(&declared)).await {
+            let (reason, message, soon) = match declared {
+                Err(e) => ("Invalid", e.message, false),
+                Ok(declared) => match self.apply(&declared, is_new).await {
                     Outcome::Applied(changes) => {
-                        self.applied(declared, is_new, &changes)?;
+                        self.applied(declared, is_new, &changes).await?;
                         return Ok(false);
                     }
-                    Outcome::Left { reason, message, waits } => Some((reason, message, waits)),
+                    Outcome::Left { reason, message, waits } => (reason, message, waits),
                 },
             };
-            if let Some((reason, message, soon)) = left {
-                waits = soon;
-                let of = self.named(&snapshot.revision, snapshot.subject.as_deref());
-                let kept = match (&self.good, is_new) {
-                    (Some(good), true) => format!("\n{} stays declared", self.named(&good.revision, good.subject.as_deref())),
-                    _ => String::new(),
-                };
-                self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}{kept}"));
-                if !is_new {
-                    return Ok(waits);
-                }
+            waits = soon;
+            let kept = match (&self.good, is_new) {
+                (Some(good), true) => format!("\n{} stays declared", self.named(&good.revision, good.subject.as_deref())),
+                _ => String::new(),
+            };
+            self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}{kept}")).await;
+            if !is_new {
+                return Ok(waits);
             }
         }
         // whatever the newest is, what was declared last is kept
         if let Some(good) = self.good.clone() {
-            match pass::apply(&self.how(), &good, || Ok(())).await {
+            self.leave_off().await?;
+            match pass::apply(&self.how(), &good, async || Ok(())).await {
                 Outcome::Applied(changes) => self.put_back(&changes),
                 Outcome::Left { reason, message, waits: soon } => {
                     waits |= soon;
-                    if self.found.is_none() {
+                    if !is_known {
                         let of = self.named(&good.revision, good.subject.as_deref());
-                        self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}"));
+                        self.tell(SYNCED, ConditionStatus::False, reason, format!("{of}: {message}")).await;
                     }
                 }
             }
         }
         Ok(waits)
+    }
+
+    /// What is to be declared, as it is named, its revision and what it declares: what was found last, or as long as nothing
+    /// was, what was being applied.
+    fn newest(&self) -> Option<(String, String, Result<Declaration, Error>)> {
+        let (revision, subject, declared) = match (&self.found, &self.begun) {
+            (Some((snapshot, declared)), _) => (&snapshot.revision, &snapshot.subject, declared.clone()),
+            (None, Some(begun)) => (&begun.revision, &begun.subject, Ok(begun.clone())),
+            (None, None) => return None,
+        };
+        Some((self.named(revision, subject.as_deref()), revision.clone(), declared))
+    }
+
+    /// Applies a revision. A new one is noted before anything of it is there: whoever goes on after an end in the middle
+    /// would else take what is there of it away, and then make it again.
+    async fn apply(&mut self, declared: &Declaration, is_new: bool) -> Outcome {
+        let begins = is_new && self.begun.as_ref() != Some(declared);
+        let mut has_begun = false;
+        let ready = async || {
+            self.turn(declared)?;
+            if begins {
+                self.records.put_begun(&self.config.set, Some(declared)).await?;
+                has_begun = true;
+            }
+            Ok(())
+        };
+        let outcome = pass::apply(&self.how(), declared, ready).await;
+        if has_begun {
+            self.begun = Some(declared.clone());
+        }
+        outcome
+    }
+
+    /// What had begun is gone back from.
+    async fn leave_off(&mut self) -> Result<(), Error> {
+        if self.begun.is_some() {
+            self.records.put_begun(&self.config.set, None).await?;
+            self.begun = None;
+        }
+        Ok(())
     }
 
     fn how(&self) -> How<'_> {
@@ -324,21 +367,22 @@ impl Keeper {
     }
 
     /// A revision is declared whole.
-    fn applied(&mut self, declared: Declaration, is_new: bool, changes: &[(String, &'static str)]) -> Result<(), Error> {
+    async fn applied(&mut self, declared: Declaration, is_new: bool, changes: &[(String, &'static str)]) -> Result<(), Error> {
         if !is_new {
+            self.leave_off().await?;
             self.put_back(changes);
         } else {
-            self.records.put_good(&self.config.set, &declared)?;
             self.state.revision = Some(declared.revision.clone());
             self.state.subject = declared.subject.clone();
             self.state.synced_at = Some(self.clock.now());
             let message = format!("{}: {}", self.named(&declared.revision, declared.subject.as_deref()), summary(changes));
             tracing::info!(set = %self.config.set, "{message}");
             self.events.of_set(&self.config.set, "Applied", &message, false);
+            self.records.put_good(&self.state, &declared).await?;
             self.good = Some(declared);
+            self.begun = None;
         }
-        self.tell(SYNCED, ConditionStatus::True, "Applied", String::new());
-        self.save();
+        self.tell(SYNCED, ConditionStatus::True, "Applied", String::new()).await;
         Ok(())
     }
 
@@ -362,7 +406,7 @@ impl Keeper {
     }
 
     /// Sets a condition, and writes and tells it when it is another.
-    fn tell(&mut self, kind: &str, status: ConditionStatus, reason: &str, message: String) {
+    async fn tell(&mut self, kind: &str, status: ConditionStatus, reason: &str, message: String) {
         let before = self.state.conditions.get(kind).map(|c| c.status);
         if !self.state.conditions.set(kind, status, reason, message.clone(), 0, self.clock.now()) {
             return;
@@ -373,11 +417,11 @@ impl Keeper {
         } else if before.is_some_and(|before| before != status) && kind == FETCHED {
             self.events.of_set(&self.config.set, reason, "the source can be read again", false);
         }
-        self.save();
+        self.save().await;
     }
 
-    fn save(&self) {
-        if let Err(e) = self.records.put_state(&self.state) {
+    async fn save(&self) {
+        if let Err(e) = self.records.put_state(&self.state).await {
             // it is for people; the next change writes it
             tracing::warn!("{}", e.message);
         }
@@ -404,21 +448,6 @@ impl Keeper {
         let mark = format!("{:?}", (metadata.uid, metadata.generation, &metadata.labels, declared, metadata.deletion_timestamp));
         known.insert(key, mark.clone()).is_none_or(|before| before != mark)
     }
-}
-
-/// How many resources are in a set.
-async fn members(store: &Store, set: &str) -> Result<usize, Error> {
-    let all = store.list_any(None).await?.items;
-    Ok(all.iter().filter(|one| one.metadata().labels.get(label::SET).is_some_and(|of| of == set)).count())
-}
-
-/// The members of each set there is.
-pub(crate) fn sets(all: &[AnyResource]) -> HashMap<String, usize> {
-    let mut sets = HashMap::new();
-    for set in all.iter().filter_map(|one| one.metadata().labels.get(label::SET)) {
-        *sets.entry(set.clone()).or_default() += 1;
-    }
-    sets
 }
 
 /// `env/a created, env/b pruned`.

@@ -37,7 +37,7 @@ pub(super) struct How<'a> {
 
 /// Applies what is declared, and deletes what the set has lost. `ready` is called when nothing is in its way, before anything
 /// is done.
-pub(super) async fn apply(how: &How<'_>, declared: &Declaration, ready: impl FnOnce() -> Result<(), Error>) -> Outcome {
+pub(super) async fn apply(how: &How<'_>, declared: &Declaration, ready: impl AsyncFnOnce() -> Result<(), Error>) -> Outcome {
     let request = ApplyRequest {
         resources: declared.resources.clone(),
         written: declared.written.clone(),
@@ -65,7 +65,7 @@ pub(super) async fn apply(how: &How<'_>, declared: &Declaration, ready: impl FnO
         let lines: Vec<String> = refused.iter().map(|(kind, name, e)| line(kind, name, e)).collect();
         return Outcome::Left { reason: if waits { "Waiting" } else { "Refused" }, message: lines.join("\n"), waits };
     }
-    if let Err(e) = ready() {
+    if let Err(e) = ready().await {
         return failed(&e);
     }
     let results = match declare::apply(how.store, &ByVerb(Arc::clone(how.callers)), &request).await {

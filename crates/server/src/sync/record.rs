@@ -1,80 +1,126 @@
-//! What is known of each set that is or was kept in step, in files of the state directory: what people are shown, and what the
-//! last good revision declares. Each is replaced whole, so that a kill meets the old one or the new one.
+//! What is known of each set that is or was kept in step: what people are shown, what the last good revision declares, and which
+//! one has begun to be applied. They are notes of the store, so that a kill meets the old ones or the new ones, and a backup
+//! has them as they were when the members were as they are in it.
 
 use super::files::Declaration;
 use hmz_api::rest::SetState;
 use hmz_api::{Error, name};
+use hmz_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a name of theirs begins with.
+const NOTES: &str = "sync/";
 
 /// The records of a home.
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
-    folder: PathBuf,
+    store: Store,
+}
+
+/// What is known of one set.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// What people are shown.
+    pub state: Option<SetState>,
+    /// What its last good revision declares.
+    pub good: Option<Declaration>,
+    /// What the revision declares that was being applied: it had been judged, and some of it may be there.
+    pub begun: Option<Declaration>,
 }
 
 impl Records {
-    /// Those below a state directory.
-    pub fn below(state: &Path) -> Self {
-        Self { folder: state.join("sync") }
+    /// Those of a store.
+    pub const fn of(store: Store) -> Self {
+        Self { store }
     }
 
-    /// Every set there is a record of, by name. One that cannot be read is none.
-    pub fn all(&self) -> Vec<SetState> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut all: Vec<SetState> = entries
-            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json")?.strip_suffix(".state").map(str::to_owned))
-            .filter_map(|name| self.state(&name))
-            .collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+    /// Takes over those that an earlier version kept in files of the state directory. A set that is known keeps what is known.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub async fn adopt_files(&self, state: &Path) -> Result<(), Error> {
+        let folder = state.join("sync");
+        let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(()) };
+        let known = self.store.notes(NOTES).await?;
+        let mut notes = Vec::new();
+        for entry in entries.flatten() {
+            let file = entry.file_name().to_string_lossy().into_owned();
+            let Some((set, what)) = file.strip_suffix(".json").and_then(|name| name.rsplit_once('.')) else { continue };
+            let is_known = known.keys().any(|note| note.starts_with(&format!("{NOTES}{set}/")));
+            if let Ok(text) = std::fs::read_to_string(entry.path())
+                && name::check(set).is_ok()
+                && !is_known
+            {
+                notes.push((note(set, what), Some(text)));
+            }
+        }
+        self.store.put_notes(notes, true).await?;
+        std::fs::remove_dir_all(&folder).map_err(|e| Error::failed(format!("{}: {e}", folder.display())))
     }
 
-    /// What people are shown of a set.
-    pub fn state(&self, set: &str) -> Option<SetState> {
-        self.read(set, "state")
+    /// What people are shown of every set there is a record of, by name. One that cannot be read is none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn all(&self) -> Result<Vec<SetState>, Error> {
+        let notes = self.store.notes(NOTES).await?;
+        Ok(notes.iter().filter(|(name, _)| name.ends_with("/state")).filter_map(|(_, text)| read(text)).collect())
     }
 
-    /// What its last good revision declares.
-    pub(super) fn good(&self, set: &str) -> Option<Declaration> {
-        self.read(set, "good")
+    /// What is known of a set.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(super) async fn known(&self, set: &str) -> Result<Known, Error> {
+        let notes = self.store.notes(&note(set, "")).await?;
+        Ok(Known { state: of(&notes, set, "state"), good: of(&notes, set, "good"), begun: of(&notes, set, "begun") })
     }
 
     /// Keeps what people are shown.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn put_state(&self, state: &SetState) -> Result<(), Error> {
-        self.write(&state.name, "state", state)
+    /// The store cannot be written.
+    pub(super) async fn put_state(&self, state: &SetState) -> Result<(), Error> {
+        let notes = vec![(note(&state.name, "state"), Some(text(state)?))];
+        Ok(self.store.put_notes(notes, false).await?)
     }
 
-    /// Keeps what a revision declares.
+    /// Keeps what is going to be applied, or that nothing is any more.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(super) fn put_good(&self, set: &str, good: &Declaration) -> Result<(), Error> {
-        self.write(set, "good", good)
+    /// The store cannot be written.
+    pub(super) async fn put_begun(&self, set: &str, begun: Option<&Declaration>) -> Result<(), Error> {
+        let notes = vec![(note(set, "begun"), begun.map(text).transpose()?)];
+        Ok(self.store.put_notes(notes, true).await?)
     }
 
-    fn file(&self, set: &str, what: &str) -> Option<PathBuf> {
-        name::check(set).ok()?;
-        Some(self.folder.join(format!("{set}.{what}.json")))
+    /// Keeps that all of a revision is applied.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(super) async fn put_good(&self, state: &SetState, good: &Declaration) -> Result<(), Error> {
+        let set = &state.name;
+        let notes =
+            vec![(note(set, "good"), Some(text(good)?)), (note(set, "state"), Some(text(state)?)), (note(set, "begun"), None)];
+        Ok(self.store.put_notes(notes, true).await?)
     }
+}
 
-    fn read<T: DeserializeOwned>(&self, set: &str, what: &str) -> Option<T> {
-        serde_json::from_slice(&std::fs::read(self.file(set, what)?).ok()?).ok()
-    }
+fn note(set: &str, what: &str) -> String {
+    format!("{NOTES}{set}/{what}")
+}
 
-    fn write(&self, set: &str, what: &str, value: &impl Serialize) -> Result<(), Error> {
-        let Some(file) = self.file(set, what) else { return Err(Error::failed(format!("'{set}' is not a name"))) };
-        let failed = |e: std::io::Error| Error::failed(format!("{}: {e}", file.display()));
-        crate::paths::private_dir(&self.folder, false)?;
-        let text = serde_json::to_vec(value).map_err(|e| failed(e.into()))?;
-        let mut fresh = tempfile::NamedTempFile::new_in(&self.folder).map_err(failed)?;
-        fresh.write_all(&text).map_err(failed)?;
-        fresh.persist(&file).map_err(|e| failed(e.error))?;
-        Ok(())
-    }
+fn of<T: DeserializeOwned>(notes: &BTreeMap<String, String>, set: &str, what: &str) -> Option<T> {
+    read(notes.get(&note(set, what))?)
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+fn text(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|e| Error::failed(e.to_string()))
 }

@@ -35,6 +35,7 @@ async fn a_backup_is_what_was_there_at_one_revision_and_can_be_taken_over() {
     for n in 0..50 {
         store.create(runtime(&format!("docker:{n:02}"))).await.unwrap();
     }
+    store.put_notes(vec![("a".into(), Some("b".into()))], true).await.unwrap();
     let to = dir.path().join("backup.db");
     // others write while it is written
     let writes = async {
@@ -53,6 +54,7 @@ async fn a_backup_is_what_was_there_at_one_revision_and_can_be_taken_over() {
 
     adopt(&to, &to, 5000).unwrap();
     let taken = open(&to);
+    assert_eq!(taken.notes("").await.unwrap(), [("a".to_owned(), "b".to_owned())].into());
     assert_eq!(taken.list::<Runtime>().await.unwrap().len(), names.len());
     let next = taken.create(runtime("docker:new")).await.unwrap();
     assert_eq!(next.metadata.resource_version, 5001, "no revision comes twice");

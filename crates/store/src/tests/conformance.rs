@@ -4,7 +4,7 @@ use crate::{Backend, Change, Expect, Memory, RandomIds, Sqlite, Store, StoreErro
 use futures::{FutureExt, StreamExt};
 use hmz_api::clock::SystemClock;
 use hmz_api::condition::ConditionStatus;
-use hmz_api::kinds::{Endpoint, Run, RunSpec, Runtime, RuntimeSpec};
+use hmz_api::kinds::{Endpoint, Run, RunSpec, Runtime, RuntimeSpec, label};
 use hmz_api::{AnyResource, Cpus, Resource};
 use std::sync::Arc;
 
@@ -307,5 +307,61 @@ async fn a_write_happens_when_what_it_expects_is_there_and_only_then() {
         assert_eq!(write(Expect::Revision(2), 4, true).await, Ok(3));
         assert_eq!((backend.get("Runtime", "docker:a").await.unwrap(), backend.revision().await), (None, Ok(3)));
         assert_eq!(write(Expect::Absent, 5, false).await, Ok(4), "what failed took no revision");
+    }
+}
+
+#[tokio::test]
+async fn a_set_is_what_is_labelled_with_its_name() {
+    let labelled = |mut one: Resource<Runtime>, set: &str| {
+        one.metadata.labels = [(label::SET.to_owned(), set.to_owned())].into();
+        one
+    };
+    for (store, _dir) in stores() {
+        let mut first = store.create(labelled(runtime("docker:a"), "one")).await.unwrap();
+        for (name, set) in [("docker:b", "two"), ("docker:c", "one")] {
+            store.create(labelled(runtime(name), set)).await.unwrap();
+        }
+        store.create(runtime("docker:none")).await.unwrap();
+        let mut other = run("a");
+        other.metadata.labels = [(label::SET.to_owned(), "one".to_owned())].into();
+        store.create(other).await.unwrap();
+        let names = async |set: &str| {
+            let members = store.members(set).await.unwrap();
+            members.iter().map(|one| format!("{} {}", one.kind(), one.metadata().name)).collect::<Vec<_>>()
+        };
+        assert_eq!(names("one").await, ["Run a", "Runtime docker:a", "Runtime docker:c"]);
+        assert_eq!(store.sets().await.unwrap(), [("one".to_owned(), 3), ("two".to_owned(), 1)].into());
+        // into another one, and out of it
+        first = store.update(labelled(first, "two")).await.unwrap();
+        assert_eq!((names("one").await.len(), names("two").await.len()), (2, 2));
+        first.metadata.labels.clear();
+        first = store.update(first).await.unwrap();
+        first.status.version = Some("1".into());
+        store.update_status(first).await.unwrap();
+        store.delete::<Runtime>("docker:b").await.unwrap();
+        assert_eq!((names("two").await.len(), store.sets().await.unwrap().len()), (0, 1));
+        assert_eq!(names("none").await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn notes_are_kept_all_or_none_and_are_no_change() {
+    for (store, _dir) in stores() {
+        store.create(runtime("docker:a")).await.unwrap();
+        let mut changes = store.watch(None, None).unwrap();
+        let note = |name: &str, text: &str| (name.to_owned(), Some(text.to_owned()));
+        store.put_notes(vec![note("sync/a/good", "1"), note("sync/a/state", "2")], true).await.unwrap();
+        store
+            .put_notes(vec![note("sync/ab/good", "3"), note("sync/a/state", "4"), ("sync/a/good".into(), None)], false)
+            .await
+            .unwrap();
+        store.put_notes(vec![("nothing".into(), None)], false).await.unwrap();
+        let of = async |prefix: &str| store.notes(prefix).await.unwrap().into_iter().collect::<Vec<_>>();
+        let said = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        assert_eq!(of("sync/a/").await, [said("sync/a/state", "4")]);
+        assert_eq!(of("sync/").await, [said("sync/a/state", "4"), said("sync/ab/good", "3")]);
+        assert_eq!((of("").await.len(), of("sync/a/x").await.len()), (2, 0));
+        assert_eq!(store.revision().await.unwrap(), 1);
+        assert!(changes.next().now_or_never().is_none(), "somebody was told");
     }
 }

@@ -24,6 +24,14 @@ const FIRST: &str = "
     PRAGMA user_version = 1;
 ";
 
+/// What version 2 made of that.
+const SECOND: &str = "
+    ALTER TABLE resources ADD COLUMN uid TEXT;
+    UPDATE resources SET uid = json_extract(body, '$.metadata.uid');
+    CREATE INDEX resources_by_uid ON resources (uid);
+    PRAGMA user_version = 2;
+";
+
 const UID: Uuid = Uuid::from_u128(0x6f5e_9c1a_0b3d_4c2e_8a7f_1234_5678_9abc);
 
 fn first(path: &Path) {
@@ -31,7 +39,7 @@ fn first(path: &Path) {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
     connection.execute_batch(FIRST).unwrap();
     let environment = r#"{"apiVersion":"hmz/v1","kind":"Environment","metadata":{"name":"box","uid":"6f5e9c1a-0b3d-4c2e-8a7f-123456789abc",
-        "generation":2,"resourceVersion":5,"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"team":"red"},"finalizers":["hmz/box"]},
+        "generation":2,"resourceVersion":5,"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"team":"red","hmz/set":"fleet"},"finalizers":["hmz/box"]},
         "spec":{"runtime":"docker:here","workdir":"/w","image":"busybox:latest","cpus":0.5},
         "status":{"conditions":[{"type":"Ready","status":"True","reason":"Ready","message":"","observedGeneration":2,
         "lastTransitionTime":"2026-01-02T03:04:06Z"}],"incarnation":3}}"#;
@@ -47,7 +55,7 @@ fn open(path: &Path) -> Result<Store, StoreError> {
 
 #[test]
 fn every_earlier_schema_has_a_test() {
-    assert_eq!(KNOWN, 2, "a store of the schema before belongs here");
+    assert_eq!(KNOWN, 3, "a store of the schema before belongs here");
 }
 
 #[tokio::test]
@@ -72,6 +80,22 @@ async fn a_store_of_schema_1_is_brought_up_to_date() {
         }
     };
     assert_eq!(again.by_uid::<Environment>(UID).await.unwrap(), Some(found));
+}
+
+#[tokio::test]
+async fn a_store_of_schema_2_knows_its_sets_and_keeps_notes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s.db");
+    first(&path);
+    Connection::open(&path).unwrap().execute_batch(SECOND).unwrap();
+    let store = open(&path).unwrap();
+    assert_eq!(store.sets().await.unwrap(), [("fleet".to_owned(), 1)].into());
+    let [found] = store.members("fleet").await.unwrap().try_into().unwrap();
+    assert_eq!((found.metadata().name.as_str(), found.metadata().uid), ("box", Some(UID)));
+    assert!(store.notes("").await.unwrap().is_empty());
+    store.put_notes(vec![("a".into(), Some("b".into()))], true).await.unwrap();
+    assert_eq!(store.notes("a").await.unwrap()["a"], "b");
+    assert_eq!(store.revision().await.unwrap(), 7);
 }
 
 #[test]
