@@ -152,3 +152,77 @@ fn a_port_of_this_machine_tells_metrics_and_nothing_else() {
     let log = std::fs::read_to_string(home.hmz_home().join("state/daemon.log")).unwrap();
     assert!(log.contains("metrics cannot be told at"), "{log}");
 }
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn settings_say_where_metrics_are_told_and_may_change_their_mind() {
+    let home = TestHome::new();
+    let says = |metrics: &str| home.settings(&format!("runtimes: {{}}\n{metrics}"));
+    let told =
+        |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok() && asked(port, "/metrics").0.starts_with("http/1.1 200");
+    let settings = |wanted: &str| {
+        eventually(wanted, LIMIT, || {
+            let shown = home.hmz(["get", "settings"]).run().ok().out();
+            let line = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            shown.lines().map(line).any(|line| line.starts_with(wanted)).then_some(shown)
+        })
+    };
+    let (first, second) = (free_port(), free_port());
+    says(&format!("metrics: {{listen: {first}}}\n"));
+    let mut daemon = home.hmz(["controller"]).start();
+    daemon.wait_for("listening");
+    let _ = settings(&format!("metrics Listening=True Bound http://127.0.0.1:{first}/metrics"));
+    assert!(told(first));
+    // one that reads again and again on one connection
+    let mut kept = TcpStream::connect(("127.0.0.1", first)).unwrap();
+    write!(kept, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert_eq!(kept.read(&mut [0; 12]).unwrap(), 12);
+
+    let set = home.hmz(["settings", "set", "metrics.listen", &format!("127.0.0.1:{second}")]).run();
+    let _ = set.ok();
+    let _ = settings(&format!("metrics Listening=True Bound http://127.0.0.1:{second}/metrics"));
+    assert!(told(second));
+    assert!(TcpStream::connect(("127.0.0.1", first)).is_err(), "the one before is still there");
+    kept.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut rest = Vec::new();
+    kept.read_to_end(&mut rest).unwrap();
+
+    // what cannot be read changes nothing, and is said
+    says("metrics: {listen: 0.0.0.0:9464}\n");
+    let said = settings("metrics SettingsValid=False Unreadable");
+    assert!(said.contains("would be told to other machines, and nobody signs in there"), "{said}");
+    assert!(told(second));
+    let _ = home.hmz(["settings", "validate"]).run().expect_code(2).says(":2:19: metrics at 0.0.0.0:9464").says("anywhere: true");
+    let refused = home.hmz(["settings", "set", "metrics.listen", "here"]).run().expect_code(2);
+    let _ = refused.says("'here' is no address for metrics: write 9464, or 127.0.0.1:9464");
+    says("metrics: {port: 1}\n");
+    let _ = home.hmz(["settings", "validate"]).run().expect_code(2).says(":2:11: unknown field 'port'");
+
+    // a port that is taken is asked for again
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let third = taken.local_addr().unwrap().port();
+    says(&format!("metrics: {{listen: {third}}}\n"));
+    let _ = settings(&format!("metrics Listening=False NotBound metrics cannot be told at 127.0.0.1:{third}"));
+    drop(taken);
+    let _ = settings("metrics Listening=True Bound");
+    assert!(told(third) && !told(second));
+
+    // and none is said any more
+    says("");
+    eventually("nothing is told", LIMIT, || TcpStream::connect(("127.0.0.1", third)).is_err().then_some(()));
+    assert!(!home.hmz(["get", "settings"]).run().ok().out().contains("metrics"));
+    daemon.signal(rustix::process::Signal::TERM);
+    let _ = daemon.wait().ok();
+
+    // whoever starts the daemon has the last word
+    says(&format!("metrics: {{listen: {first}}}\n"));
+    let mut daemon = home.hmz(["controller", "--metrics", &second.to_string()]).start();
+    daemon.wait_for("listening");
+    let _ = settings("metrics Listening=False Overruled");
+    assert!(told(second) && !told(first));
+    daemon.signal(rustix::process::Signal::TERM);
+    let _ = daemon.wait().ok();
+}

@@ -45,6 +45,8 @@ pub mod condition {
     /// Runtime of settings.yaml: whether it is still named there; absent while it is. One that is not takes nothing new and goes
     /// when nobody is on it.
     pub const SAVED: &str = "Saved";
+    /// Metrics in settings.yaml: whether they are told where it says.
+    pub const LISTENING: &str = "Listening";
     /// Runtime: the daemon answers.
     pub const REACHABLE: &str = "Reachable";
     /// Set: its source could be read.

@@ -1,5 +1,6 @@
 //! The JSON Schemas in `schemas/`, generated from the types.
 
+use crate::settings::metrics::MetricsFields;
 use hmz_api::Metadata;
 use hmz_api::kinds::{EnvironmentSpec, EnvironmentStatus, FlowSpec, FlowStatus, RunSpec, RunStatus, RuntimeSpec, RuntimeStatus};
 use hmz_api::resource::API_VERSION;
@@ -61,6 +62,7 @@ fn envelope(kind: &str, generator: &mut SchemaGenerator) -> Value {
 
 fn settings(generator: &mut SchemaGenerator) -> Value {
     let runtime = of::<RuntimeSpec>(generator);
+    let metrics = json!({"anyOf": [of::<MetricsFields>(generator), {"type": "null"}]});
     let docker = json!({
         "type": ["object", "null"],
         "description": "docker daemons by name",
@@ -70,6 +72,7 @@ fn settings(generator: &mut SchemaGenerator) -> Value {
     json!({
         "type": "object",
         "properties": {
+            "metrics": metrics,
             "runtimes": {
                 "type": ["object", "null"],
                 "additionalProperties": false,

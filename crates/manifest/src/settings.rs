@@ -1,14 +1,16 @@
-//! `settings.yaml`: the runtimes a user saved. One bad entry never hides another, and other top-level keys are nobody's
-//! business here.
+//! `settings.yaml`: the runtimes a user saved, and where metrics are told. One bad entry never hides another, and other top-level
+//! keys are nobody's business here.
 
 pub mod edit;
 mod entry;
 mod fields;
 pub mod file;
+pub mod metrics;
 pub mod saved;
 pub(crate) mod watch;
 
 pub(crate) use entry::runtime_spec;
+pub use metrics::Metrics;
 pub use watch::{Loaded, WatchGuard, glance, watch};
 
 use crate::de::Fault;
@@ -30,6 +32,8 @@ pub struct Settings {
     pub runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, Report>)>,
     /// What is wrong beside the entries: a backend or a name that is none.
     pub problems: Vec<Report>,
+    /// Where metrics are told, or what is wrong with that; `None` when it says nothing of it.
+    pub metrics: Option<Result<Metrics, Report>>,
 }
 
 impl Settings {
@@ -40,9 +44,13 @@ impl Settings {
 
     /// Every report: those of the entries and those beside them.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.problems.iter().chain(self.runtimes.iter().filter_map(|(_, entry)| entry.as_ref().err()))
+        let metrics = self.metrics.iter().filter_map(|entry| entry.as_ref().err());
+        self.problems.iter().chain(metrics).chain(self.runtimes.iter().filter_map(|(_, entry)| entry.as_ref().err()))
     }
 }
+
+/// The keys at its top that are this program's.
+const OURS: [&str; 2] = ["runtimes", "metrics"];
 
 /// The backends of settings.yaml; `local` is never saved.
 const SAVED: [&str; 5] = ["ssh", "docker", "swarm", "apple-container", "slurm"];
@@ -59,6 +67,7 @@ pub fn read(text: &str, origin: &str, context: &Context) -> Result<Settings, Rep
     Ok(Settings {
         runtimes: found.runtimes.into_iter().map(|(r, read)| (r, read.map_err(|faults| first(faults, &say)))).collect(),
         problems: found.problems.into_iter().map(say).collect(),
+        metrics: found.metrics.map(|read| read.map_err(|faults| first(faults, &say))),
     })
 }
 
@@ -94,7 +103,7 @@ fn whole(text: &str, origin: &str) -> Result<Rc<Node>, Report> {
     let Some(map) = root.map() else {
         return Err(say(Fault::new(root.at, "settings are a mapping")));
     };
-    if let Some((key, at, first)) = map.duplicates.iter().find(|(key, ..)| key == "runtimes") {
+    if let Some((key, at, first)) = map.duplicates.iter().find(|(key, ..)| OURS.contains(&key.as_str())) {
         return Err(say(Fault::new(*at, format!("the key '{key}' is there twice, first on line {}", first.line))));
     }
     if let Some(runtimes) = root.get("runtimes").filter(|e| !e.value.is_null() && e.value.map().is_none()) {
@@ -116,9 +125,10 @@ fn mistaken(root: &Node) -> impl Iterator<Item = Fault> + '_ {
     })
 }
 
-/// What is found under `runtimes`.
+/// What is found under `runtimes` and `metrics`.
 #[derive(Debug, Default)]
 struct Found {
+    metrics: Option<Result<Metrics, Vec<Fault>>>,
     runtimes: Vec<(RuntimeRef, Result<RuntimeSpec, Vec<Fault>>)>,
     problems: Vec<Fault>,
 }
@@ -126,13 +136,15 @@ struct Found {
 impl Found {
     fn faults(self) -> Vec<Fault> {
         let of_entries = self.runtimes.into_iter().filter_map(|(_, entry)| entry.err()).flatten();
-        self.problems.into_iter().chain(of_entries).collect()
+        let of_metrics = self.metrics.and_then(Result::err).into_iter().flatten();
+        self.problems.into_iter().chain(of_metrics).chain(of_entries).collect()
     }
 }
 
 fn judge(root: &Node, context: &Context) -> Found {
     let mut found = Found::default();
     found.problems.extend(mistaken(root));
+    found.metrics = root.get("metrics").and_then(|entry| metrics::read(&entry.value));
     let Some(backends) = root.get("runtimes").and_then(|e| e.value.map()) else { return found };
     found.problems.extend(twice(backends));
     for entry in &backends.entries {

@@ -261,3 +261,33 @@ async fn a_watch_ends_with_its_guard() {
     drop(guard);
     assert!(tokio::time::timeout(DEADLINE, told.changed()).await.expect("ended in time").is_err());
 }
+
+#[test]
+fn metrics_are_told_here_unless_anywhere_is_said() {
+    let says = |text: &str| {
+        let settings = read(&format!("runtimes: {{docker: {{good: {{}}}}}}\n{text}"), "settings.yaml", &context()).unwrap();
+        assert_eq!(settings.runtimes.len(), 1, "it hides another entry");
+        settings.metrics.map(|read| read.map(|m| m.address.to_string()).map_err(|report| report.to_string()))
+    };
+    let at = |address: &str| Some(Ok(address.to_owned()));
+    assert_eq!((says(""), says("metrics:"), says("metric: {listen: 1}")), (None, None, None));
+    assert_eq!(says("metrics: {listen: 9464}"), at("127.0.0.1:9464"));
+    assert_eq!(says("metrics: {listen: '[::1]:9464', anywhere: false}"), at("[::1]:9464"));
+    assert_eq!(says("metrics: {listen: 0.0.0.0:9464, anywhere: true}"), at("0.0.0.0:9464"));
+    for (text, why) in [
+        ("metrics: 9464", "2:10: metrics are a mapping, such as {listen: 9464}"),
+        ("metrics: {}", "2:10: metrics say no port: {listen: 9464}"),
+        ("metrics: {listen: }", "2:"),
+        ("metrics: {listen: [9464]}", "2:19: expected a port, or an address and a port"),
+        ("metrics: {listen: 99999}", "2:19: '99999' is no address for metrics: write 9464, or 127.0.0.1:9464"),
+        ("metrics: {listen: 0.0.0.0:1}", "2:19: metrics at 0.0.0.0:1 would be told to other machines, and nobody signs in there"),
+        ("metrics: {listen: 1, anywhere: often}", "2:32: "),
+        ("metrics: {listn: 1}", "2:11: unknown field 'listn', did you mean 'listen'?"),
+        ("metrics: {listen: 1, listen: 2}", "2:22: the key 'listen' is there twice"),
+    ] {
+        let said = says(text).unwrap().unwrap_err();
+        assert!(said.starts_with(&format!("settings.yaml:{why}")), "{text}: {said}");
+    }
+    let twice = read("metrics: {listen: 1}\nmetrics: {listen: 2}\n", "settings.yaml", &context()).unwrap_err();
+    assert!(twice.to_string().contains("the key 'metrics' is there twice"), "{twice}");
+}

@@ -8,7 +8,7 @@ mod own;
 mod port;
 
 pub(crate) use collect::Metrics;
-pub(crate) use port::{address, serve, told};
+pub(crate) use port::{Listening, Told, address, follow, told};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

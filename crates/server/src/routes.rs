@@ -18,7 +18,7 @@ pub(crate) use apply::ByVerb;
 use crate::attach::Attached;
 use crate::callers::Callers;
 use crate::events::Events;
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, Metrics, Told};
 use crate::paths::Paths;
 use crate::saved::SavedRuntimes;
 use crate::settings::SettingsFile;
@@ -32,6 +32,7 @@ use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_controllers::World;
 use hmz_store::{Store, StoreError};
 use std::sync::Arc;
+use tokio::sync::watch::Receiver;
 
 /// What every route needs.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub(crate) struct Api {
     /// The set that is kept in step, and its source.
     pub kept: Option<(String, String)>,
     pub metrics: Metrics,
+    /// What became of what settings.yaml says of them.
+    pub told: Receiver<Told>,
 }
 
 /// Largest request body, in bytes.

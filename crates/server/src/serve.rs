@@ -6,12 +6,12 @@ use crate::claim::Claim;
 use crate::events::Events;
 use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, Listening, Metrics};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::saved::SavedRuntimes;
 use crate::sync::{Keeper, Records, SyncConfig};
-use crate::{idle, instance, world};
+use crate::{idle, instance, settings, world};
 use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
 use hmz_store::Store;
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long a daemon that a verb started stays with nothing to do, unless `HMZ_IDLE` (seconds) says otherwise.
@@ -74,7 +75,9 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let (attached, leavers) = Attached::new();
     let listener = ApiListener::bind(&paths)?;
     let connections = listener.count();
-    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock, &instance)?;
+    let followed = settings::follow(world::settings_file(&paths, &config.env))?;
+    let (world, runners, mut runners_ended) =
+        world::build(&config, &store, &callers, clock, &instance, followed.snapshot)?;
     // runners of a daemon before us are not our children; their ends are heard all the same
     for run in store.list::<Run>().await?.iter().filter(|run| !run.status.is_complete()) {
         if let Some(runner) = &run.status.runner {
@@ -92,20 +95,23 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let kept = keeper.as_ref().map(Keeper::kept);
     let controllers = hmz_controllers::start(world.clone());
     let metrics = Metrics::new(store.clone(), controllers.meters(), paths.epics());
-    let told = match port(&config, &metrics).await {
-        Ok(told) => told,
+    let (telling, told) = watch::channel(metrics::Told::default());
+    let port = match (port(&config, &metrics).await, &config.metrics) {
+        (Ok(port), Some(said)) => {
+            telling.send_replace(metrics::Told::Overruled(said.clone()));
+            port
+        }
+        (Ok(port), None) => {
+            tokio::spawn(metrics::follow(followed.metrics, metrics.clone(), telling));
+            port
+        }
         // whoever a verb started it for wants something else of it
-        Err(e) if config.ends_when_idle => {
+        (Err(e), _) if config.ends_when_idle => {
             tracing::warn!("{}", e.message);
+            telling.send_replace(metrics::Told::Not(e.message));
             None
         }
-        Err(e) => return Err(e),
-    };
-    let told = async {
-        match told {
-            Some(told) => told.await,
-            None => std::future::pending().await,
-        }
+        (Err(e), _) => return Err(e),
     };
     tell(State::Listening);
     tracing::info!(socket = %paths.socket().display(), "listening");
@@ -122,6 +128,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         records,
         kept,
         metrics,
+        told,
     };
     let idle_for = config.env.get("HMZ_IDLE").and_then(|s| s.parse().ok()).map_or(IDLE, Duration::from_secs);
     let app = router(api);
@@ -139,7 +146,6 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         done = async { axum::serve(listener, app).await } => { done.map_err(|e| Error::failed(format!("the API: {e}")))?; "the API ended" }
         () = attach::watch(store.clone(), attached, leavers) => "nobody can attach any more",
         done = recorded => { done?; "nothing can be recorded any more" }
-        () = told => "metrics cannot be told any more",
         () = hearing => "no runner can be heard any more",
         Some(done) = keeping.join_next() => {
             done.map_err(|e| Error::new(hmz_api::ErrorKind::Internal, e.to_string()))??;
@@ -153,16 +159,17 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     // a verb that finds no socket starts the next daemon, which waits for nothing of ours: the lock goes last
     let _ = std::fs::remove_file(paths.socket());
     controllers.drain().await;
+    drop(port);
     claim.release();
     drop(lock);
     Ok(())
 }
 
 /// The port for metrics, when one is wanted.
-async fn port(config: &Config, metrics: &Metrics) -> Result<Option<impl Future<Output = ()> + use<>>, Error> {
+async fn port(config: &Config, metrics: &Metrics) -> Result<Option<Listening>, Error> {
     let Some(text) = &config.metrics else { return Ok(None) };
     let address = metrics::address(text, config.metrics_anywhere)?;
-    metrics::serve(address, metrics.clone()).await.map(Some)
+    Listening::begin(address, metrics.clone()).await.map(Some)
 }
 
 /// The lock; `None` when another daemon has this HMZ_HOME and answers. One that has it and does not is about to end, or to

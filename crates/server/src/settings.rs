@@ -9,6 +9,7 @@ use hmz_manifest::Context;
 use hmz_manifest::settings::file::read_text;
 use hmz_manifest::settings::{self, Loaded, Settings};
 use hmz_store::{Store, StoreError};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -63,14 +64,23 @@ fn has(stored: &[Resource<Runtime>], declared: &Settings) -> bool {
     })
 }
 
-/// Follows the file for as long as the receiver lives.
+/// What the file says, as it changes.
+pub(crate) struct Followed {
+    /// For the controllers.
+    pub snapshot: watch::Receiver<SettingsSnapshot>,
+    /// Where metrics are to be told.
+    pub metrics: watch::Receiver<Option<SocketAddr>>,
+}
+
+/// Follows the file for as long as `snapshot` lives.
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, Error> {
+pub(crate) fn follow(file: SettingsFile) -> Result<Followed, Error> {
     let (mut loaded, guard) =
         settings::watch(&file.path, file.context.clone()).map_err(|e| Error::failed(format!("{}: {e}", file.path.display())))?;
     let (sender, receiver) = watch::channel(snapshot(&file.path, &loaded.borrow_and_update()));
+    let (metrics, told) = watch::channel(metrics_at(&loaded.borrow(), None));
     tokio::spawn(async move {
         let _guard = guard;
         loop {
@@ -79,12 +89,26 @@ pub fn follow(file: SettingsFile) -> Result<watch::Receiver<SettingsSnapshot>, E
                 () = sender.closed() => break,
             }
             let next = snapshot(&file.path, &loaded.borrow_and_update());
+            let before = *metrics.borrow();
+            let at = metrics_at(&loaded.borrow(), before);
+            if at != before {
+                metrics.send_replace(at);
+            }
             if sender.send(next).is_err() {
                 break;
             }
         }
     });
-    Ok(receiver)
+    Ok(Followed { snapshot: receiver, metrics: told })
+}
+
+/// Where metrics are to be told. What cannot be read changes nothing, nor does what is gone only for the moment of a save.
+fn metrics_at(loaded: &Loaded, before: Option<SocketAddr>) -> Option<SocketAddr> {
+    match &loaded.settings.metrics {
+        Some(Ok(metrics)) => Some(metrics.address),
+        None if loaded.settled => None,
+        Some(Err(_)) | None => before,
+    }
 }
 
 fn snapshot(path: &Path, loaded: &Loaded) -> SettingsSnapshot {

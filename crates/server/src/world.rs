@@ -7,14 +7,14 @@ use crate::guarded::Guarded;
 use crate::paths::Paths;
 use crate::runners::RunnerProcesses;
 use crate::serve::Config;
-use crate::settings::{self, SettingsFile};
+use crate::settings::SettingsFile;
 use async_trait::async_trait;
 use hmz_api::clock::SharedClock;
 use hmz_api::grammar::AgentSpec;
 use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec, Runtime, RuntimeSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
-use hmz_controllers::{Carrier, InUse, RunnerState, World};
+use hmz_controllers::{Carrier, InUse, RunnerState, SettingsSnapshot, World};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, SavedHosts, config_dir};
 use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
@@ -22,7 +22,7 @@ use hmz_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 /// The world of one daemon, its runner processes, and the names of runs whose runner ended.
@@ -35,6 +35,7 @@ pub(crate) fn build(
     callers: &Arc<Callers>,
     clock: SharedClock,
     instance: &str,
+    settings: watch::Receiver<SettingsSnapshot>,
 ) -> Result<(World, Arc<RunnerProcesses>, mpsc::UnboundedReceiver<String>), Error> {
     let paths = &config.paths;
     let instance = instance.to_owned();
@@ -62,7 +63,7 @@ pub(crate) fn build(
         callers: Arc::clone(callers) as Arc<dyn hmz_controllers::Callers>,
         flows: Arc::new(Flows { home: paths.home.clone() }),
         epics: Arc::new(Epics(paths.clone())),
-        settings: settings::follow(settings_file(paths, &config.env))?,
+        settings,
     };
     Ok((world, runners, ended))
 }

@@ -23,8 +23,19 @@ use hmz_api::Error;
 use std::rc::Rc;
 
 /// The keys at the top of settings.yaml that this program or another one that reads it knows.
-const TOP: [&str; 10] =
-    ["runtimes", "workspaces", "enable_sentry", "details", "btw", "every_epic", "backup", "fallbacks", "clis", "spelling"];
+const TOP: [&str; 11] = [
+    "runtimes",
+    "metrics",
+    "workspaces",
+    "enable_sentry",
+    "details",
+    "btw",
+    "every_epic",
+    "backup",
+    "fallbacks",
+    "clis",
+    "spelling",
+];
 
 /// What became of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +201,9 @@ fn allowed(old: &Node, new: &str, path: &FieldPath, context: &Context) -> Result
         let faults = entry.err().into_iter().flatten();
         fresh.extend(faults.filter(|fault| !was_wrong || fault.at.is_some_and(|at| own.contains(&at))));
     }
+    let was_wrong = matches!(before.metrics, Some(Err(_)));
+    let faults = after.metrics.and_then(Result::err).into_iter().flatten();
+    fresh.extend(faults.filter(|fault| !was_wrong || fault.at.is_some_and(|at| own.contains(&at))));
     if fresh.is_empty() {
         return Ok(());
     }

@@ -1,13 +1,14 @@
 //! `GET /v1/settings`: settings.yaml as it is now, and what became of it; watched, each time that changes.
 
 use super::{Api, Failure, watch};
+use crate::metrics::Told;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
 use hmz_api::kinds::RuntimeSource;
-use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
+use hmz_api::kinds::condition::{LISTENING, SAVED, SETTINGS_VALID};
 use hmz_api::rest::{SettingsAnswer, SettingsLine};
 use hmz_api::{Error, ErrorKind, Kind, Resource, Runtime};
 use hmz_manifest::settings::{Loaded, glance};
@@ -31,16 +32,18 @@ pub(crate) async fn settings(State(api): State<Api>, Query(asked): Query<Asked>)
     file.mark_unchanged();
     let stored = api.store.watch(Some(Runtime::KIND), None)?;
     let first = answer(&api).await?;
-    let state = (api, file, stored, first.clone());
-    let later = futures::stream::unfold(state, |(api, mut file, mut stored, last)| async move {
+    let told = api.told.clone();
+    let state = (api, file, stored, told, first.clone());
+    let later = futures::stream::unfold(state, |(api, mut file, mut stored, mut told, last)| async move {
         loop {
             tokio::select! {
                 changed = file.changed() => changed.ok()?,
                 change = stored.next() => change?.map(drop).ok()?,
+                changed = told.changed() => changed.ok()?,
             }
             let now = answer(&api).await.ok()?;
             if now != last {
-                return Some((now.clone(), (api, file, stored, now)));
+                return Some((now.clone(), (api, file, stored, told, now)));
             }
         }
     });
@@ -54,7 +57,9 @@ async fn answer(api: &Api) -> Result<SettingsAnswer, Failure> {
     let read = tokio::task::spawn_blocking(move || glance(&file.path, file.context)).await;
     let loaded = read.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     let stored = api.store.list::<Runtime>().await?;
-    Ok(SettingsAnswer { path, conditions: lines(&loaded, &stored) })
+    let mut conditions = lines(&loaded, &stored);
+    conditions.extend(metrics(&loaded, &api.told.borrow()));
+    Ok(SettingsAnswer { path, conditions })
 }
 
 fn line(name: &str, kind: &str, status: ConditionStatus, reason: &str, message: String) -> SettingsLine {
@@ -86,5 +91,27 @@ fn lines(loaded: &Loaded, stored: &[Resource<Runtime>]) -> Vec<SettingsLine> {
             all.push(line(runtime.name(), SAVED, False, &saved.reason, saved.message.clone()));
         }
     }
+    all
+}
+
+/// What it says of metrics, and what became of that.
+fn metrics(loaded: &Loaded, told: &Told) -> Vec<SettingsLine> {
+    const NAME: &str = "metrics";
+    let mut all = Vec::new();
+    match &loaded.settings.metrics {
+        Some(Ok(_)) => all.push(line(NAME, SETTINGS_VALID, True, "Read", String::new())),
+        Some(Err(report)) => all.push(line(NAME, SETTINGS_VALID, False, "Unreadable", report.headline())),
+        None if loaded.problem.is_some() && *told != Told::Nowhere => {
+            all.push(line(NAME, SETTINGS_VALID, Unknown, "Kept", "as it was when the file could be read last".to_owned()));
+        }
+        None => return all,
+    }
+    let (status, reason, message) = match told {
+        Told::At(address) => (True, "Bound", format!("http://{address}/metrics")),
+        Told::Not(why) => (False, "NotBound", why.clone()),
+        Told::Overruled(said) => (False, "Overruled", format!("--metrics or HMZ_METRICS said {said}, which holds")),
+        Told::Nowhere => return all,
+    };
+    all.push(line(NAME, LISTENING, status, reason, message));
     all
 }
