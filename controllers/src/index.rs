@@ -4,16 +4,18 @@
 //! It may be a moment behind the store, so it only says whom to ask: whoever decides anything reads the store.
 
 mod entry;
+pub(crate) mod tally;
 
 use crate::busy;
 use crate::environment::plan::is_down;
-use entry::{Entry, Seen, seen};
+use entry::{Entry, Other, Seen, seen};
 use hmz_api::AnyResource;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::{Resource, RuntimeRef};
 use hmz_drivers::{BoxState, ObservedBox, Purpose};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tally::{Sort, Tally};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -54,7 +56,9 @@ struct Tables {
     on: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     places: BTreeMap<Place, usize>,
     /// What is known of everything else.
-    others: HashMap<(&'static str, String), (Seen, u32)>,
+    others: HashMap<(&'static str, String), Other>,
+    /// How many there are of each sort.
+    tally: Tally,
     waiting: BTreeMap<String, Waiting>,
     /// Runtimes that fall back, and to which.
     falls: BTreeMap<String, BTreeSet<String>>,
@@ -96,7 +100,7 @@ impl Index {
         for name in &gone {
             tables.remove(name);
         }
-        let gone: Vec<_> = tables.others.iter().filter(|(_, (_, e))| *e != epoch).map(|(key, _)| key.clone()).collect();
+        let gone: Vec<_> = tables.others.iter().filter(|(_, other)| other.epoch != epoch).map(|(key, _)| key.clone()).collect();
         for key in gone {
             tables.forget(key.0, &key.1);
         }
@@ -112,7 +116,7 @@ impl Index {
         let before = match resource {
             AnyResource::Environment(env) => {
                 let places = tables.places.len();
-                let before = tables.environment(env, now, gone);
+                let before = tables.environment(env, now, (!gone).then_some(resource));
                 if tables.places.len() != places || before.1 {
                     self.places.send_modify(|n| *n += 1);
                 }
@@ -208,6 +212,12 @@ impl Index {
             .collect()
     }
 
+    /// How many resources there are of each sort; `None` for as long as not everything is known.
+    pub fn counts(&self) -> Option<Vec<(Sort, usize)>> {
+        let tables = self.tables();
+        tables.whole.then(|| tables.tally.now())
+    }
+
     /// Whether `boxes` may be all the boxes there are, and no run is under way. Whoever needs to be sure looks.
     pub fn may_be_all(&self, boxes: usize) -> bool {
         let tables = self.tables();
@@ -226,15 +236,14 @@ impl Tables {
     }
 
     /// What was known of it before, and whether it is in another place.
-    fn environment(&mut self, env: &Resource<Environment>, now: Seen, gone: bool) -> (Option<Seen>, bool) {
+    fn environment(&mut self, env: &Resource<Environment>, now: Seen, there: Option<&AnyResource>) -> (Option<Seen>, bool) {
         let name = self.environments.get_key_value(env.name()).map_or_else(|| env.name().into(), |(name, _)| name.clone());
         let before = self.remove(&name);
         let seen = before.as_ref().map(|b| b.seen);
         let place = before.and_then(|b| b.place());
-        if gone {
-            return (seen, place.is_some());
-        }
-        let entry = self.entry(env, now);
+        let Some(there) = there else { return (seen, place.is_some()) };
+        let counted = self.tally.add(there);
+        let entry = self.entry(env, now, counted);
         let moved = entry.place() != place;
         for runtime in entry.runtimes() {
             self.on.entry(runtime.clone()).or_default().insert(name.clone());
@@ -248,7 +257,7 @@ impl Tables {
         (seen, moved)
     }
 
-    fn entry(&mut self, env: &Resource<Environment>, seen: Seen) -> Entry {
+    fn entry(&mut self, env: &Resource<Environment>, seen: Seen, counted: u64) -> Entry {
         let status = &env.status;
         let named = self.word(&env.spec.runtime.resource_name());
         let used = status.used.as_ref().map(RuntimeRef::resource_name).filter(|used| **used != *named);
@@ -268,12 +277,14 @@ impl Tables {
             listened: crate::environment::plan::owner_run(env).is_some() || !down,
             busy: busy::environment(env),
             boxed: !down && (status.container_id.is_some() || scheduled),
+            counted,
             epoch: self.epoch,
         }
     }
 
     fn remove(&mut self, name: &str) -> Option<Entry> {
         let entry = self.environments.remove(name)?;
+        self.tally.remove(entry.counted);
         for runtime in entry.runtimes() {
             if let Some(on) = self.on.get_mut(runtime) {
                 on.remove(name);
@@ -297,7 +308,7 @@ impl Tables {
 
     fn other(&mut self, resource: &AnyResource, now: Seen, gone: bool) -> Option<Seen> {
         let key = (resource.kind(), resource.metadata().name.clone());
-        let before = self.others.get(&key).map(|(seen, _)| *seen);
+        let before = self.others.get(&key).map(|other| other.seen);
         self.forget(key.0, &key.1);
         if gone {
             return before;
@@ -307,7 +318,8 @@ impl Tables {
             AnyResource::Runtime(runtime) => self.runtime(runtime),
             _ => {}
         }
-        self.others.insert(key, (now, self.epoch));
+        let counted = self.tally.add(resource);
+        self.others.insert(key, Other { seen: now, counted, epoch: self.epoch });
         before
     }
 
@@ -337,7 +349,9 @@ impl Tables {
     }
 
     fn forget(&mut self, kind: &'static str, name: &str) {
-        self.others.remove(&(kind, name.to_owned()));
+        if let Some(other) = self.others.remove(&(kind, name.to_owned())) {
+            self.tally.remove(other.counted);
+        }
         if kind == <Run as hmz_api::Kind>::KIND {
             self.waiting.remove(name);
             self.running.remove(name);

@@ -26,7 +26,8 @@ mod usage;
 pub mod world;
 
 pub use environment::address::{Carrier, address_of};
-pub use start::{Meters, Running, start};
+pub use index::tally::{Sort, Tally};
+pub use start::{Counts, Meters, Running, start};
 pub use usage::usage;
 pub use world::{BoxFiles, Callers, Epics, Flows, GuestProbe, InUse, RunnerState, Runners, SettingsSnapshot, World};
 

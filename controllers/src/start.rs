@@ -5,6 +5,7 @@ use crate::core::{self, Backoff, Meter, Options, Reconciler, Requests};
 use crate::environment::Environments;
 use crate::events;
 use crate::index::Index;
+use crate::index::tally::Sort;
 use crate::router::{self, Wakers};
 use crate::run::Runs;
 use crate::runtime::Runtimes;
@@ -36,6 +37,17 @@ impl Meters {
     /// What each says now.
     pub fn figures(&self) -> Vec<Figures> {
         self.0.iter().map(Meter::figures).collect()
+    }
+}
+
+/// How many resources there are of each sort, as the controllers know it. Clones are the same.
+#[derive(Clone)]
+pub struct Counts(Arc<Index>);
+
+impl Counts {
+    /// Those that there are now, or were a moment ago; `None` for as long as not everything is known.
+    pub fn now(&self) -> Option<Vec<(Sort, usize)>> {
+        self.0.counts()
     }
 }
 
@@ -93,6 +105,11 @@ impl Running {
     /// Asks for a look at a resource now, such as a run whose runner process was seen to end.
     pub fn look_again(&self, kind: &str, name: &str) {
         router::ask(&self.wake, kind, name);
+    }
+
+    /// What there is.
+    pub fn counts(&self) -> Counts {
+        Counts(Arc::clone(&self.index))
     }
 
     /// What they count.

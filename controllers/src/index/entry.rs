@@ -32,6 +32,18 @@ pub(super) struct Entry {
     pub busy: bool,
     /// Whether a box of it is there, or may be.
     pub boxed: bool,
+    /// The sort it is counted as.
+    pub counted: u64,
+    /// The listing of the store it was in last.
+    pub epoch: u32,
+}
+
+/// What is kept of anything else.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Other {
+    pub seen: Seen,
+    /// The sort it is counted as.
+    pub counted: u64,
     /// The listing of the store it was in last.
     pub epoch: u32,
 }

@@ -76,8 +76,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let listener = ApiListener::bind(&paths)?;
     let connections = listener.count();
     let followed = settings::follow(world::settings_file(&paths, &config.env))?;
-    let (world, runners, mut runners_ended) =
-        world::build(&config, &store, &callers, clock, &instance, followed.snapshot)?;
+    let (world, runners, mut runners_ended) = world::build(&config, &store, &callers, clock, &instance, followed.snapshot)?;
     // runners of a daemon before us are not our children; their ends are heard all the same
     for run in store.list::<Run>().await?.iter().filter(|run| !run.status.is_complete()) {
         if let Some(runner) = &run.status.runner {
@@ -94,7 +93,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     };
     let kept = keeper.as_ref().map(Keeper::kept);
     let controllers = hmz_controllers::start(world.clone());
-    let metrics = Metrics::new(store.clone(), controllers.meters(), paths.epics());
+    let metrics = Metrics::new(store.clone(), controllers.counts(), controllers.meters(), paths.epics());
     let (telling, told) = watch::channel(metrics::Told::default());
     let port = match (port(&config, &metrics).await, &config.metrics) {
         (Ok(port), Some(said)) => {

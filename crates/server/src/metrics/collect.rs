@@ -4,18 +4,24 @@
 use super::exposition::{Exposition, Type};
 use super::journals::Journals;
 use super::own;
-use hmz_api::kinds::condition::{CREATED, REACHABLE, READY, SCHEDULED};
-use hmz_api::{AnyResource, Environment, Error, Resource, Runtime};
-use hmz_controllers::Meters;
+use hmz_api::kinds::condition::REACHABLE;
+use hmz_api::{Error, Resource, Runtime};
+use hmz_controllers::{Counts, Meters, Sort, Tally};
 use hmz_store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The kinds there are.
+const KINDS: [&str; 4] = ["Environment", "Flow", "Run", "Runtime"];
+/// How many resources are held at a time while all are looked at.
+const PAGE: usize = 256;
+
 /// Collects. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     store: Store,
+    counts: Counts,
     meters: Meters,
     epics: PathBuf,
     journals: Arc<Mutex<Journals>>,
@@ -23,8 +29,8 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Of a daemon.
-    pub fn new(store: Store, meters: Meters, epics: PathBuf) -> Self {
-        Self { store, meters, epics, journals: Arc::default() }
+    pub fn new(store: Store, counts: Counts, meters: Meters, epics: PathBuf) -> Self {
+        Self { store, counts, meters, epics, journals: Arc::default() }
     }
 
     /// All of them now.
@@ -32,22 +38,43 @@ impl Metrics {
     /// # Errors
     /// When the store cannot be read.
     pub async fn text(&self) -> Result<String, Error> {
-        let listed = self.store.list_any(None).await.map_err(Error::from)?;
+        let revision = self.store.revision().await.map_err(Error::from)?;
+        let counts = match self.counts.now() {
+            Some(counts) => counts,
+            None => self.counted().await?,
+        };
+        let runtimes = self.store.list::<Runtime>().await.map_err(Error::from)?;
         let this = self.clone();
         // journals are files
-        let text = tokio::task::spawn_blocking(move || this.render(&listed.items, listed.revision)).await;
+        let text = tokio::task::spawn_blocking(move || this.render(&counts, &runtimes, revision)).await;
         text.map_err(|e| Error::failed(format!("the metrics: {e}")))
     }
 
-    fn render(&self, items: &[AnyResource], revision: u64) -> String {
+    /// What there is, by a look at each: just after the daemon's start nobody knows yet.
+    async fn counted(&self) -> Result<Vec<(Sort, usize)>, Error> {
+        let mut tally = Tally::default();
+        for kind in KINDS {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.store.page_any(kind, after.as_deref(), PAGE).await.map_err(Error::from)?;
+                let Some(last) = page.last() else { break };
+                after = Some(last.metadata().name.clone());
+                for one in &page {
+                    tally.add(one);
+                }
+            }
+        }
+        Ok(tally.counts())
+    }
+
+    fn render(&self, counts: &[(Sort, usize)], runtimes: &[Resource<Runtime>], revision: u64) -> String {
         let mut text = Exposition::default();
         text.family("hmz_build_info", Type::Gauge, "1, of this version.").sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         text.family("hmz_store_revision", Type::Gauge, "The store's revision: how many changes there were.")
             .sample(&[], revision as f64);
-        resources(&mut text, items);
-        let runtimes: Vec<&Resource<Runtime>> = items.iter().filter_map(runtime).collect();
-        shares(&mut text, &runtimes);
-        boxes(&mut text, items);
+        resources(&mut text, counts);
+        shares(&mut text, runtimes);
+        boxes(&mut text, counts);
         self.controllers(&mut text);
         self.agents(&mut text);
         own::add(&mut text);
@@ -112,20 +139,13 @@ impl Metrics {
     }
 }
 
-fn runtime(one: &AnyResource) -> Option<&Resource<Runtime>> {
-    match one {
-        AnyResource::Runtime(runtime) => Some(runtime),
-        _ => None,
-    }
-}
-
-fn resources(text: &mut Exposition, items: &[AnyResource]) {
-    let mut kinds = BTreeMap::from(["Environment", "Flow", "Run", "Runtime"].map(|kind| (kind, 0u64)));
-    let mut told: BTreeMap<(&str, &str, String), u64> = BTreeMap::new();
-    for one in items {
-        *kinds.entry(one.kind()).or_default() += 1;
-        for condition in one.conditions().into_iter().flat_map(|all| &all.0) {
-            *told.entry((one.kind(), &condition.kind, format!("{:?}", condition.status))).or_default() += 1;
+fn resources(text: &mut Exposition, counts: &[(Sort, usize)]) {
+    let mut kinds = BTreeMap::from(KINDS.map(|kind| (kind, 0)));
+    let mut told: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
+    for (sort, n) in counts {
+        *kinds.entry(sort.kind).or_default() += n;
+        for (condition, status) in &sort.conditions {
+            *told.entry((sort.kind, condition.as_str(), format!("{status:?}"))).or_default() += n;
         }
     }
     text.family("hmz_resources", Type::Gauge, "Resources that are declared.");
@@ -141,7 +161,7 @@ fn resources(text: &mut Exposition, items: &[AnyResource]) {
 /// What a runtime hands out of one thing, and what is held of it; nothing where that is not known.
 type Amounts = (Option<f64>, Option<f64>);
 
-fn shares(text: &mut Exposition, runtimes: &[&Resource<Runtime>]) {
+fn shares(text: &mut Exposition, runtimes: &[Resource<Runtime>]) {
     text.family("hmz_runtime_up", Type::Gauge, "Whether the daemon of a runtime answers.");
     for runtime in runtimes {
         let conditions = &runtime.status.conditions;
@@ -180,29 +200,15 @@ fn shares(text: &mut Exposition, runtimes: &[&Resource<Runtime>]) {
     });
 }
 
-fn boxes(text: &mut Exposition, items: &[AnyResource]) {
-    let mut states: BTreeMap<(String, &str), u64> = BTreeMap::new();
-    for one in items {
-        if let AnyResource::Environment(environment) = one {
-            let used = environment.status.used.as_ref().unwrap_or(&environment.spec.runtime);
-            *states.entry((used.resource_name(), state(environment))).or_default() += 1;
+fn boxes(text: &mut Exposition, counts: &[(Sort, usize)]) {
+    let mut states: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (sort, n) in counts {
+        if let Some((runtime, state)) = &sort.boxes {
+            *states.entry((runtime.as_str(), *state)).or_default() += n;
         }
     }
     text.family("hmz_boxes", Type::Gauge, "Boxes of environments: waiting, starting, ready, down or deleting.");
     for ((runtime, state), n) in states {
-        text.sample(&[("runtime", &runtime), ("state", state)], n as f64);
-    }
-}
-
-/// One word of what an environment's conditions say.
-fn state(environment: &Resource<Environment>) -> &'static str {
-    let conditions = &environment.status.conditions;
-    let ended = conditions.get(CREATED).is_some_and(|c| c.status == hmz_api::ConditionStatus::False && c.reason != "Pending");
-    match () {
-        () if environment.metadata.is_deleting() => "deleting",
-        () if conditions.is_true(READY) => "ready",
-        () if ended => "down",
-        () if !conditions.is_true(SCHEDULED) => "waiting",
-        () => "starting",
+        text.sample(&[("runtime", runtime), ("state", state)], n as f64);
     }
 }

@@ -5,17 +5,24 @@ use axum::Json;
 use axum::extract::State;
 use hmz_api::Environment;
 use hmz_api::rest::{EnvironmentUsage, UsageRequest};
+use std::collections::BTreeSet;
 
 /// Looks once at each.
 pub(crate) async fn usage(
     State(api): State<Api>,
     Json(request): Json<UsageRequest>,
 ) -> Result<Json<Vec<EnvironmentUsage>>, Failure> {
-    let mut environments = api.store.list::<Environment>().await?;
-    // one that went a moment ago is left out
-    if let Some(names) = &request.names {
-        environments.retain(|e| names.iter().any(|name| name == e.name()));
-    }
+    let mut environments = match request.names {
+        None => api.store.list::<Environment>().await?,
+        Some(names) => {
+            let mut named = Vec::new();
+            for name in BTreeSet::from_iter(names) {
+                // one that went a moment ago is left out
+                named.extend(api.store.get::<Environment>(&name).await?);
+            }
+            named
+        }
+    };
     environments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     Ok(Json(hmz_controllers::usage(&api.world, environments).await))
 }
