@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Most bytes a pipe of ours holds: nobody made it larger than the kernel makes it.
-const MAX_PIPE: usize = 64 << 10;
+pub(crate) const MAX_PIPE: usize = 64 << 10;
 
 /// A stream that is being copied.
 #[derive(Debug)]
