@@ -275,6 +275,7 @@ impl Stream {
         if self.to_command {
             self.to_command = false;
             self.waiting.clear();
+            self.written = 0;
             mux.stop(self.id);
         }
     }
@@ -326,5 +327,19 @@ mod tests {
         }
         assert!(stream.written > 0 && stream.waiting.len() > 1);
         assert!(sent > WINDOW, "{sent}");
+    }
+
+    #[test]
+    fn what_a_command_does_not_take_any_more_is_dropped_with_the_part_that_was_written() {
+        let mut mux = Mux::default();
+        let spec = StreamSpec { kind: StreamKind::Input, numbers: vec![0] };
+        let (mut streams, given) = open(1, &[spec], &mut mux).expect("a pipe");
+        let stream = &mut streams[0];
+        // more than the pipe holds
+        stream.give(vec![7; 100_000], &mut mux);
+        assert!(stream.written > 0 && stream.waiting.len() == 1);
+        drop(given);
+        stream.write(&mut mux);
+        assert!(stream.is_over() && stream.waiting.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //!   frame a stream in turn. A number is given to a frame when it is first sent, so a control frame overtakes data that waits.
 //! - Bounds: a stream has at most one data frame that waits here, and its peer at most [`WINDOW`] bytes of it that were not
 //!   consumed; not more data are under way than the pace allows; every numbered frame is kept until it is acknowledged.
+//!   What is of this stream alone does not pile up for a peer that does not read.
 //! - Both sides hold the other to it: data beyond the credit, of a stream that is not open, or an acknowledgement of what was
 //!   never sent are errors, and end the session.
 
@@ -15,6 +16,9 @@ use std::time::Instant;
 
 /// Bytes of a stream that may be on their way to whoever consumes them.
 pub const WINDOW: u64 = 256 << 10;
+
+/// Most answers to pings that wait to be sent: a peer pings some times in a window, and reads what it is answered.
+const MAX_PONGS: usize = 64;
 
 /// What has been received, for the one whose mux it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +173,8 @@ impl Mux {
     pub fn acknowledge(&mut self) {
         if self.received > self.acknowledged {
             self.acknowledged = self.received;
+            // it says what one that still waits would say
+            self.urgent.retain(|frame| !matches!(frame, Frame::Ack(_)));
             self.urgent.push_back(Frame::Ack(self.received));
         }
     }
@@ -326,7 +332,12 @@ impl Mux {
                     self.pace.heard(now.saturating_duration_since(last.sent), before - self.under_way, full, now);
                 }
             }
-            Frame::Ping(n) => self.urgent.push_back(Frame::Pong(n)),
+            Frame::Ping(n) => {
+                if self.urgent.iter().filter(|frame| matches!(frame, Frame::Pong(_))).count() >= MAX_PONGS {
+                    return Err(ChannelError::Protocol("pings whose answers nobody reads"));
+                }
+                self.urgent.push_back(Frame::Pong(n));
+            }
             Frame::Pong(n) => return Ok(Some(Event::Pong(n))),
         }
         Ok(None)

@@ -245,3 +245,16 @@ fn what_waits_is_bounded() {
     let waiting: usize = a.mux.senders.values().filter_map(|s| s.waiting.as_ref()).map(Vec::len).sum();
     assert!(kept <= super::super::pace::MAX && waiting <= 400 * MAX_DATA, "{kept} {waiting}");
 }
+
+#[test]
+fn what_is_of_one_stream_does_not_pile_up_for_a_peer_that_does_not_read() {
+    let now = Instant::now();
+    let (mut a, _) = pair();
+    for _ in 0..1000 {
+        a.mux.receive(Frame::Message(vec![1]), now).expect("a message");
+        a.mux.acknowledge();
+    }
+    assert_eq!(std::iter::from_fn(|| a.mux.next(now)).count(), 1, "one acknowledgement of all of them");
+    let heard = (0..1_000_000).take_while(|n| a.mux.receive(Frame::Ping(*n), now).is_ok()).count();
+    assert!(heard < 1000, "{heard} pings are to be answered");
+}
