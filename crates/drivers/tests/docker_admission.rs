@@ -156,6 +156,44 @@ async fn a_hold_ages_out_and_cannot_be_renewed() {
     assert!(c.left().is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_came_to_be_when_its_share_was_another_s_is_not_started() {
+    let c = Corner::new(RuntimeSpec { max_containers: Some(1), ..Default::default() });
+    let driver = c.with_limits(Limits { hold_age: Duration::from_secs(2), ..Limits::default() });
+    // whoever makes the box dies while the daemon has yet to do it
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let socket = common::between(&c, move |line| {
+        if line.starts_with("POST") && line.contains("/containers/create?name=") && !line.contains("-hold-") {
+            let _ = tell.send(());
+            let _ = gate.lock().unwrap().recv();
+        }
+    });
+    let mut target = c.target.clone();
+    target.spec.endpoint = Endpoint::Unix(socket);
+    let (old, new) = (c.key("box"), c.key("box"));
+    assert!(matches!(driver.admit(&c.target, &[want(&old)]).await.unwrap(), Admitted::Held(_)));
+    let (late, spec) = (c.driver(), c.spec(&old));
+    let dies = tokio::spawn(async move { late.start(&target, &spec).await });
+    told.recv().await.expect("it is asked for");
+    dies.abort();
+    common::until("the hold ages out", async || {
+        matches!(driver.admit(&c.target, &[want(&new)]).await.unwrap(), Admitted::Held(_))
+    })
+    .await;
+    let before = c.left().len();
+    drop(go_on);
+    common::until("the daemon has made it", async || c.left().len() > before).await;
+    let error = driver.start(&c.target, &c.spec(&old)).await.unwrap_err();
+    assert_eq!(error, DriverError::Transient(format!("{} no longer holds the share of 'box'", c.target.runtime.at())));
+    driver.remove(&c.target, &new).await.unwrap();
+    assert!(c.left().is_empty(), "nothing of it is left");
+    // and when it has its share again, it starts
+    common::up(&driver, &c.target, &c.spec(&old)).await;
+    driver.remove(&c.target, &old).await.unwrap();
+}
+
 /// Takes the lock as one that dies holding it.
 fn leave_a_lock(c: &Corner) -> String {
     leave_a_lock_of(c, "")

@@ -114,7 +114,8 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
             obsolete.extend(holds);
             continue;
         }
-        let there = of(&want.key).any(|l| l.purpose == Purpose::Box && stands(&l));
+        // one that was never started is adopted by its hold
+        let there = of(&want.key).any(|l| l.purpose == Purpose::Box && l.runs() && stands(&l));
         // one past half its life is made anew, so that what is returned is young
         let young = |l: &Listed| l.counts(now, age / 2) && l.share == *share && l.provider == session.provider();
         let kept = holds.clone().filter(|l| !there && young(l)).max_by_key(|l| l.generation).map(|l| l.id.clone());

@@ -57,6 +57,9 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
             match there.state.as_str() {
                 _ if there.runs() => *adopted = true,
                 "created" => {
+                    if !was_held(session, spec, &there).await? {
+                        return Err(admission::aged_out(session, &spec.key));
+                    }
                     let site = site::find(session, spec).await?;
                     has_programs(session, spec, &there.id).await?;
                     account::write(session, &there.id, site.user).await?;
@@ -91,6 +94,13 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
         return running(session, &id, &name).await?.ok_or_else(|| ended_at_once(session, spec));
     }
     Err(DriverError::Transient(format!("{}: the name {name} is taken and free by turns", session.at())))
+}
+
+/// Whether the hold of a box counted when its container was made: from then on that counts by itself. Who made it looks after
+/// that, unless it died or never heard that it was made.
+async fn was_held(session: &Session<'_>, spec: &BoxSpec, there: &Listed) -> Result<bool, DriverError> {
+    let (listed, _) = session.of_key(&spec.key).await?;
+    Ok(listed.iter().any(|l| l.purpose == Purpose::Hold && l.counts(there.created, session.limits.hold_age)))
 }
 
 /// Creates the container; `None` when the name was taken at this moment.
