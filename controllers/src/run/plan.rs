@@ -619,28 +619,32 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
         return Step::Wait(Action::requeue(rest));
     }
     let ask = |gang: &[&Resource<Environment>]| walk::next(gang, &seen.places, &seen.walk, &seen.instance, seen.now);
+    let there: Vec<_> = second::there(run, seen).into_iter().map(|(_, second)| second).collect();
     match ask(gang) {
         Next::Ask(group) => {
-            let without = gang.iter().filter(|e| !e.status.conditions.is_true(SCHEDULED)).count();
+            // second boxes that are there have waited before: no room for one of them is no room for all
+            let all = gang.iter().chain(there.iter().filter(|e| !e.metadata.is_deleting()));
+            let without = all.filter(|e| !e.status.conditions.is_true(SCHEDULED)).count();
             return if seen.walk.weighs(&group, without) { Step::Weigh(group) } else { Step::Admit(group) };
         }
-        Next::AllHeld if seen.walk.stage == Stage::Weighing => return Step::Weighed,
         Next::AllHeld => {}
-        Next::Nowhere { message, could_fit } => {
-            let seconds: Vec<_> = second::there(run, seen).into_iter().map(|(_, second)| second).collect();
-            return without_room(gang.iter().chain(&seconds), message, could_fit);
-        }
+        Next::Nowhere { message, could_fit } => return without_room(gang.iter().chain(&there), message, could_fit),
     }
     // where each of them is says what second boxes there are
-    let Some(Ok(flow)) = &seen.flow else { return Step::Hold };
+    let is_weighing = seen.walk.stage == Stage::Weighing;
+    let Some(Ok(flow)) = &seen.flow else { return if is_weighing { Step::Weighed } else { Step::Hold } };
     let seconds = match second::due(run, flow, seen) {
+        Due::Gang(seconds) => seconds,
+        // what is to be made or to go is so once the others are held
+        _ if is_weighing => return Step::Weighed,
         Due::Create(missing) => return Step::CreateEnvironments(missing),
         Due::Delete(names) => return Step::DeleteEnvironments(names),
         Due::Wait => return Step::Wait(Action::await_change()),
-        Due::Gang(seconds) => seconds,
     };
     match ask(&seconds) {
+        Next::Ask(group) if is_weighing => Step::Weigh(group),
         Next::Ask(group) => Step::Admit(group),
+        Next::AllHeld if is_weighing => Step::Weighed,
         Next::AllHeld => Step::Hold,
         Next::Nowhere { message, could_fit } => {
             let message = second::no_room(run, flow, &seconds, &message);

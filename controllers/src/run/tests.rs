@@ -2,7 +2,7 @@
 
 use super::plan::{Observed, Plan, Step, environment_name, no_room, plan};
 use super::refusal::{self, check, message};
-use super::walk::Walk;
+use super::walk::{Stage, Walk};
 use super::{FINALIZER, plan::complete};
 use crate::environment::outcome;
 use crate::target::Saved;
@@ -427,6 +427,7 @@ fn about(step: &Step) -> String {
         Step::CreateEnvironments(all) => format!("create {}", names(all)),
         Step::DeleteEnvironments(all) => format!("delete {}", all.join(", ")),
         Step::Admit(group) => format!("ask {} for {}", group.target.runtime, group.names.join(", ")),
+        Step::Weigh(group) => format!("weigh {} for {}", group.target.runtime, group.names.join(", ")),
         Step::NoRoom { message, could_fit, names } => {
             format!("no room for {}, could fit {could_fit}: {message}", names.join(", "))
         }
@@ -479,11 +480,30 @@ fn the_second_box_of_a_role_is_a_part_of_its_gang() {
     let mut full = seen.clone();
     answers(&mut full, &run, short());
     says("it has no room", &run, &full);
+    // nothing is asked for again before all of it has room
+    let weighs = |seen: &mut Observed, answer: Admitted| {
+        let (Step::Weigh(group), now) = (plan(&run, seen).step, seen.now) else { panic!("nothing is weighed") };
+        seen.walk.stage = Stage::Weighing;
+        seen.walk.answered(*group, Ok(answer), now).unwrap();
+    };
+    let mut again = Observed { walk: Walk::default(), ..full };
+    says("the role is weighed", &run, &again);
+    weighs(&mut again, held());
+    says("and the second", &run, &again);
+    let mut room = again.clone();
+    weighs(&mut again, short());
+    says("which has no room still", &run, &again);
+    assert!(again.walk.take_held().is_empty());
+    weighs(&mut room, held());
+    says("or has by now", &run, &room);
     answers(&mut seen, &run, held());
     says("both are held", &run, &seen);
     // the role goes elsewhere the next time
     let mut moved = Observed { walk: Walk::default(), ..seen.clone() };
     moved.places.insert("fix-box".into(), vec![place("far", local())]);
+    weighs(&mut moved, held());
+    says("one that is for another place is not weighed", &run, &moved);
+    moved.walk.weighed();
     answers(&mut moved, &run, held());
     says("none is needed any more", &run, &moved);
     // written down
