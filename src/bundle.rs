@@ -11,5 +11,5 @@ mod scrub;
 pub use archive::Archive;
 pub use facts::facts;
 pub use journal::shape;
-pub use redact::{event, resource, settings};
+pub use redact::{event, resource, settings, unread};
 pub use scrub::Scrub;

@@ -107,6 +107,13 @@ pub fn settings(value: &Value, scrub: &mut Scrub) -> Value {
     told
 }
 
+/// A settings.yaml that cannot be parsed: what is no key and no comment may be a value.
+pub fn unread(text: &str, scrub: &mut Scrub) {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words = lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || "[]{},\"'".contains(c)));
+    words.filter(|word| !word.ends_with(':')).for_each(|word| scrub.note(word));
+}
+
 /// A value of anybody's: its length stays.
 fn out(value: &mut Value, scrub: &mut Scrub) {
     match value {
@@ -255,6 +262,10 @@ mod tests {
             "run_args": ["--init", "--env=A=<redacted>", "--cpu-shares=<redacted>", "<redacted> (2 characters)", "<redacted> (3 characters)"],
             "exec_wrapper": ["<redacted> (1 characters)"], "unknown": "<redacted>"}}}});
         assert_eq!(settings(&file, &mut scrub), told);
+
+        unread("# a comment\nruntimes:\n  docker:\n    here: {endpoint: local, exec_env: [API=hunter2000]\n", &mut scrub);
+        let text = "docker:here exec_env: 'hunter2000' in a comment";
+        assert_eq!(scrub.text(text), "docker:here exec_env: '<redacted>' in a comment");
 
         let mut reached = json!({"kind": "Environment", "status": {"reach": {"exec": {"argv": ["hmz"], "env": ["A=b"]}}}});
         resource(&mut reached, &mut scrub);

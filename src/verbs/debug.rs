@@ -137,8 +137,11 @@ impl Parts {
                 let told = bundle::settings(&whole, &mut self.scrub);
                 hmz_manifest::value_to_yaml(&told).unwrap_or_else(|e| e.message)
             }
-            // what is said of it may quote it
-            Err(_) => format!("# it cannot be parsed: {} lines, {} bytes\n", text.lines().count(), text.len()),
+            // what was said of it may quote it
+            Err(_) => {
+                bundle::unread(&text, &mut self.scrub);
+                format!("# it cannot be parsed: {} lines, {} bytes\n", text.lines().count(), text.len())
+            }
         };
         self.texts.insert("settings.yaml".into(), told);
     }

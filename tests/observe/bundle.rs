@@ -133,6 +133,30 @@ fn a_bundle_tells_of_faults_and_of_no_secret() {
     assert!(!texts.iter().any(|(name, _)| name == "errors.txt"), "{}", of("errors.txt"));
 }
 
+#[test]
+fn of_settings_that_cannot_be_read_no_line_is_told_anywhere() {
+    let home = TestHome::new();
+    let (secret, project) = (planted("env"), home.project("p"));
+    let good = "runtimes:\n  docker:\n    here:\n      endpoint: local\n      harness: local\n";
+    home.settings(&format!("{good}      exec_env: [API={secret}\n"));
+    let agent = runs::script(&home, "says", "- say: x\n");
+    let refused = runs::exec(&home, "boxed", &agent, &project, "x").run().expect_code(2);
+    let _ = refused.says("settings.yaml is not read as it stands: ").says(":6:17: ");
+    let bundle = home.root().join("b.tar.gz");
+    let _ = home.hmz(["debug", "bundle", "-o"]).arg(&bundle).run().ok();
+    let mut texts = unpacked(&home, &bundle);
+    assert!(texts.iter().any(|(name, _)| name == "settings.yaml"));
+    // nor is one in what is kept here
+    for file in ["daemon.log", "events.jsonl"] {
+        texts.push((file.into(), std::fs::read_to_string(home.hmz_home().join("state").join(file)).unwrap()));
+    }
+    texts.push(("runs".into(), home.hmz(["get", "runs", "-o", "yaml"]).run().ok().out()));
+    for (name, text) in &texts {
+        assert!(!text.contains(MARK), "it is in {name}:\n{text}");
+    }
+    assert!(texts.iter().any(|(name, text)| name == "daemon.log" && text.contains("settings.yaml cannot be read")));
+}
+
 fn names(texts: &[(String, String)]) -> Vec<&str> {
     texts.iter().map(|(name, _)| name.as_str()).collect()
 }

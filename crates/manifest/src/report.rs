@@ -65,6 +65,15 @@ pub fn into_error(reports: Vec<Report>) -> Error {
     Error::usage(texts.join("\n"))
 }
 
+/// A text without the lines that snippets of reports in it are: what somebody wrote there may be a secret.
+pub fn without_snippets(text: &str) -> String {
+    let is_snippet = |line: &&str| {
+        let rest = line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit());
+        rest == "|" || rest.starts_with("| ")
+    };
+    text.lines().filter(|line| !is_snippet(line)).collect::<Vec<_>>().join("\n")
+}
+
 /// A place in a text: line and column in characters, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct At {
@@ -104,4 +113,26 @@ pub(crate) fn snippet(text: &str, at: At) -> String {
     let beyond = at.column.saturating_sub(1).saturating_sub(start + before.chars().count());
     let indent = " ".repeat(before.width() + beyond + usize::from(start > 0));
     format!("{gutter} |\n{number} | {dots}{}\n{gutter} | {indent}^", shown.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_told_without_its_snippets() {
+        let text = "a: 1\nb: [secret\n";
+        let fault = |line, column| Report {
+            origin: "f.yaml".into(),
+            line,
+            column,
+            message: "unclosed".into(),
+            snippet: snippet(text, At { line, column }),
+            suggestion: None,
+        };
+        let error = into_error(vec![fault(2, 4), fault(1, 1)]);
+        assert!(error.message.contains("2 | b: [secret\n"), "{error}");
+        let told = without_snippets(&format!("commit 1: {}\ncommit 0 stays declared", error.message));
+        assert_eq!(told, "commit 1: f.yaml:2:4: unclosed\nf.yaml:1:1: unclosed\ncommit 0 stays declared");
+    }
 }

@@ -5,9 +5,9 @@ use hmz_api::kinds::RuntimeSource;
 use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
 use hmz_api::{Error, Kind, Resource, Runtime};
 use hmz_controllers::SettingsSnapshot;
-use hmz_manifest::Context;
 use hmz_manifest::settings::file::read_text;
 use hmz_manifest::settings::{self, Loaded, Settings};
+use hmz_manifest::{Context, Report};
 use hmz_store::{Store, StoreError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,8 +120,9 @@ fn snapshot(path: &Path, loaded: &Loaded) -> SettingsSnapshot {
             .iter()
             .map(|(runtime, entry)| (runtime.clone(), entry.clone().map_err(|report| report.to_string())))
             .collect(),
-        problem: loaded.problem.as_ref().map(ToString::to_string),
-        faults: loaded.settings.problems.iter().map(ToString::to_string).collect(),
+        // told in logs, conditions and events, where no line of the file is to be: a secret may be in it
+        problem: loaded.problem.as_ref().map(Report::headline),
+        faults: loaded.settings.problems.iter().map(Report::headline).collect(),
         settled: loaded.settled,
     }
 }

@@ -15,7 +15,7 @@ use hmz_api::kinds::{annotation, label};
 use hmz_api::rest::SetState;
 use hmz_api::{ConditionStatus, Error};
 use hmz_manifest::settings::WatchGuard;
-use hmz_manifest::watch_folders;
+use hmz_manifest::{watch_folders, without_snippets};
 use hmz_store::{Change, Store};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -412,6 +412,8 @@ impl Keeper {
             return;
         }
         if status != ConditionStatus::True {
+            // lines of somebody's file are shown to who asks, and are in no log
+            let message = without_snippets(&message);
             tracing::warn!(set = %self.config.set, "{kind} is {status:?} ({reason}): {message}");
             self.events.of_set(&self.config.set, reason, &message, true);
         } else if before.is_some_and(|before| before != status) && kind == FETCHED {
