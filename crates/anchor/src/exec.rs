@@ -109,7 +109,7 @@ fn ended_within(
                 });
             }
             CommandEvent::Exited(status, _) => break status,
-            CommandEvent::Lost => return Err(hmz_wire::ClientError::Gone.into()),
+            CommandEvent::Lost | CommandEvent::Told(_) => return Err(hmz_wire::ClientError::Gone.into()),
         }
     };
     let (stdout, more_out) = out.finish();

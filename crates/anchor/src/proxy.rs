@@ -162,7 +162,7 @@ pub(crate) fn attend(client: &Client, id: u64, program: &str, heard: &Receiver<H
                 client.close(id)?;
             }
             Heard::Event(CommandEvent::Empty) => return ended.ok_or_else(gone),
-            Heard::Event(CommandEvent::Lost) => return ended.ok_or_else(gone),
+            Heard::Event(CommandEvent::Lost | CommandEvent::Told(_)) => return ended.ok_or_else(gone),
             Heard::Signal(signal) => client.signal(id, signal)?,
             Heard::Alone => {
                 due.get_or_insert_with(|| Instant::now() + END_LIMIT);

@@ -8,10 +8,12 @@ use crate::fence::{self, Held};
 use crate::programs::Programs;
 use crate::spawn::{self, Environ, Wrapper};
 use crate::{sys, tree};
+use hmz_standin::protocol::{ALIVE, EXITED, SIGNALED, Verdict};
 use hmz_wire::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, split};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::SendFlags;
 use rustix::process::{WaitOptions, getpid, wait};
 use rustix::pty::OpenptFlags;
 use std::collections::{HashMap, HashSet};
@@ -61,6 +63,8 @@ impl From<nix::Error> for SessionError {
 #[derive(Debug)]
 struct Command {
     pid: i32,
+    /// The socket of the stand-in that waits for its end, when it is told from here.
+    standin: Option<OwnedFd>,
     /// Whether it has ended itself.
     ended: bool,
     /// Whether all of it is being killed.
@@ -161,7 +165,7 @@ impl Session {
             self.say()?;
             if asked {
                 match self.reader.recv::<ToGuest>()? {
-                    Some((message, fds)) => self.answer(message, &fds)?,
+                    Some((message, fds)) => self.answer(message, fds)?,
                     None => return Ok(()),
                 }
             }
@@ -188,10 +192,15 @@ impl Session {
         }
     }
 
-    fn answer(&mut self, message: ToGuest, fds: &[OwnedFd]) -> Result<(), SessionError> {
+    fn answer(&mut self, message: ToGuest, mut fds: Vec<OwnedFd>) -> Result<(), SessionError> {
         match message {
             ToGuest::Hello { .. } => return Err(WireError::Protocol("a second hello").into()),
-            ToGuest::Spawn(spawn) => self.spawn(&spawn, fds)?,
+            ToGuest::Spawn(spawn) => self.spawn(&spawn, fds, None)?,
+            ToGuest::SpawnFor(spawn) => {
+                // one that did not fit this process's table is missed with the others
+                let standin = if fds.len() > spawn.fds.len() { fds.pop() } else { None };
+                self.spawn(&spawn, fds, standin)?;
+            }
             ToGuest::Signal { id, signal } => self.signal(id, signal),
             ToGuest::Close { id } => {
                 if let Some(command) = self.commands.get_mut(&id) {
@@ -215,7 +224,7 @@ impl Session {
         Ok(())
     }
 
-    fn spawn(&mut self, spawn: &Spawn, fds: &[OwnedFd]) -> Result<(), SessionError> {
+    fn spawn(&mut self, spawn: &Spawn, fds: Vec<OwnedFd>, standin: Option<OwnedFd>) -> Result<(), SessionError> {
         let id = spawn.id;
         if self.commands.contains_key(&id) {
             return Err(WireError::Protocol("an id that is used twice").into());
@@ -223,7 +232,7 @@ impl Session {
         let started = if self.commands.len() >= MAX_COMMANDS {
             Err(libc::EAGAIN)
         } else {
-            spawn::start(spawn, fds, &self.own, &self.wrapper, &self.programs)
+            spawn::start(spawn, &fds, &self.own, &self.wrapper, &self.programs)
         };
         match started {
             Err(errno) => {
@@ -235,7 +244,7 @@ impl Session {
                     // a number used again is another session
                     command.sessions.remove(&pid);
                 }
-                let command = Command { pid, ended: false, closing: false, sessions: HashSet::from([pid]) };
+                let command = Command { pid, standin, ended: false, closing: false, sessions: HashSet::from([pid]) };
                 self.commands.insert(id, command);
                 self.running.insert(pid, id);
                 self.unsaid.push(FromGuest::Started { id });
@@ -290,7 +299,8 @@ impl Session {
 
     /// Tells of commands that have ended, and whether they left anything behind. `none_left`: this process has no child.
     fn tell(&mut self, ended: Vec<(u64, Status)>, none_left: bool) {
-        if self.programs.changed() {
+        let changed = self.programs.changed();
+        if changed {
             self.unsaid.push(FromGuest::Programs(self.programs.names()));
         }
         for (id, _) in &ended {
@@ -304,7 +314,10 @@ impl Session {
         let alive = if nothing_left { HashSet::new() } else { self.survivors() };
         for (id, status) in ended {
             let alive = alive.contains(&id);
-            self.unsaid.push(FromGuest::Exited { id, status, alive });
+            let standin = self.commands.get_mut(&id).and_then(|command| command.standin.take());
+            // what comes next may be one of the new names, so the peer has to know them first
+            let told = !changed && standin.is_some_and(|socket| tell_standin(&socket, status, alive));
+            self.unsaid.push(if told { FromGuest::Told { id, alive } } else { FromGuest::Exited { id, status, alive } });
             if !alive {
                 self.commands.remove(&id);
             }
@@ -392,6 +405,18 @@ impl Session {
             while children.read_signal()?.is_some() {}
         }
     }
+}
+
+/// Tells a stand-in the end of its command. False when it has to be told by its supervisor.
+fn tell_standin(socket: &OwnedFd, status: Status, alive: bool) -> bool {
+    let (kind, value) = match status {
+        Status::Exited(code) => (EXITED, code),
+        Status::Signaled(signal) => (SIGNALED, signal),
+    };
+    let verdict = Verdict { kind: if alive { kind | ALIVE } else { kind }, value: value as u32 };
+    let sent = rustix::net::send(socket, &verdict.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    // a part of it is none: there is room for the whole, or it is gone
+    sent.is_ok()
 }
 
 /// A terminal of the box's own devpts, so that it has a name there: both its sides.

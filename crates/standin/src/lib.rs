@@ -12,6 +12,13 @@ pub const BINARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/standin"));
 #[cfg(test)]
 mod tests {
     #[test]
+    fn what_kills_nobody_is_nobodys_end() {
+        let harmless: Vec<u32> = (0..=66).filter(|&signal| !super::protocol::kills(signal)).collect();
+        assert_eq!(harmless, [0, 17, 18, 19, 20, 21, 22, 23, 28, 65, 66]);
+        assert!(!super::protocol::kills(u32::MAX));
+    }
+
+    #[test]
     fn is_small_and_static() {
         assert_eq!(&super::BINARY[..4], b"\x7fELF");
         assert!(super::BINARY.len() < 32 << 10, "{} bytes", super::BINARY.len());

@@ -2,7 +2,8 @@
 //!
 //! The stand-in begins with a [`Hello`] (its descriptors ride on the first byte), its directory, and the block of its
 //! argument and environment strings as they lie on its stack; afterwards it sends the numbers of signals, four bytes
-//! each. The supervisor sends [`Verdict`]s.
+//! each. The supervisor sends [`Verdict`]s, or the box's guest, which may have been given the socket: what a stand-in does by one is
+//! harmless whatever it says.
 
 /// The first word of a [`Hello`].
 pub const MAGIC: u32 = 0x7a6d_6831;
@@ -54,7 +55,7 @@ pub struct Hello {
     pub fds: [i32; MAX_FDS],
 }
 
-/// What a supervisor tells a stand-in.
+/// What a stand-in is told.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
@@ -62,6 +63,20 @@ pub struct Verdict {
     pub kind: u32,
     /// The status or the signal.
     pub value: u32,
+}
+
+impl Verdict {
+    /// Its bytes.
+    pub fn bytes(self) -> [u8; 8] {
+        let (kind, value) = (self.kind.to_ne_bytes(), self.value.to_ne_bytes());
+        [kind[0], kind[1], kind[2], kind[3], value[0], value[1], value[2], value[3]]
+    }
+}
+
+/// Whether a command can have died of a signal: there is one, and its default is not to stop or to do nothing.
+pub const fn kills(signal: u32) -> bool {
+    // CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH
+    !matches!(signal, 17..=23 | 28) && signal >= 1 && signal <= 64
 }
 
 /// It exited.

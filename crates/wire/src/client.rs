@@ -5,7 +5,7 @@
 
 use crate::awaited;
 use crate::channel::{Ask, Channel};
-use crate::{Fence, FromGuest, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
+use crate::{Fence, FromGuest, MAX_FDS, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
 use hmz_api::journal::Outcome;
 use hmz_api::link::Link;
 use std::collections::{HashMap, VecDeque};
@@ -85,6 +85,8 @@ pub enum CommandEvent {
     Failed(i32),
     /// It ended; whether processes of its session live on.
     Exited(Status, bool),
+    /// The same of one whose stand-in was told it by the guest.
+    Told(bool),
     /// The last process of its session has ended.
     Empty,
     /// The channel broke: nothing more will be heard, and the guest kills what it started.
@@ -95,6 +97,9 @@ pub enum CommandEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Asked,
+    /// The first two of one whose end the guest tells.
+    AskedFor,
+    StartedFor,
     Started,
     Exited,
 }
@@ -119,10 +124,14 @@ impl Stage {
     fn after(self, event: CommandEvent) -> Option<Option<Self>> {
         match (self, event) {
             (Self::Asked, CommandEvent::Started) => Some(Some(Self::Started)),
-            (Self::Asked, CommandEvent::Failed(_))
-            | (Self::Started, CommandEvent::Exited(_, false))
+            (Self::AskedFor, CommandEvent::Started) => Some(Some(Self::StartedFor)),
+            (Self::Asked | Self::AskedFor, CommandEvent::Failed(_))
+            | (Self::Started | Self::StartedFor, CommandEvent::Exited(_, false))
+            | (Self::StartedFor, CommandEvent::Told(false))
             | (Self::Exited, CommandEvent::Empty) => Some(None),
-            (Self::Started, CommandEvent::Exited(_, true)) => Some(Some(Self::Exited)),
+            (Self::Started | Self::StartedFor, CommandEvent::Exited(_, true)) | (Self::StartedFor, CommandEvent::Told(true)) => {
+                Some(Some(Self::Exited))
+            }
             _ => None,
         }
     }
@@ -190,7 +199,9 @@ impl Route {
                 ToGuest::Signal { id, signal } => channel.ask(&Ask::Signal { id, signal }),
                 ToGuest::Close { id } => channel.ask(&Ask::Close { id }),
                 // said by the channel itself
-                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::Ping(_) | ToGuest::OpenTerminal => Ok(()),
+                ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::SpawnFor(_) | ToGuest::Ping(_) | ToGuest::OpenTerminal => {
+                    Ok(())
+                }
             },
         }
     }
@@ -297,19 +308,51 @@ impl Client {
     /// When the guest is gone. `hear` is then not called, or with `Lost` alone.
     pub fn spawn_heard(
         &self,
-        mut spawn: Spawn,
+        spawn: Spawn,
         fds: &[BorrowedFd<'_>],
         hear: impl FnMut(CommandEvent) + Send + 'static,
     ) -> Result<u64, ClientError> {
+        self.begin(spawn, fds, None, Box::new(hear))
+    }
+
+    /// The same for a stand-in, whose socket the guest is given to tell it the end: whoever waits for it waits for one process
+    /// less. Then the end is [`CommandEvent::Told`]; where it is [`CommandEvent::Exited`] all the same, the stand-in is still
+    /// to be told. Over a stream, and with as many descriptors as a frame carries, it is always that.
+    ///
+    /// # Errors
+    /// As [`Self::spawn_heard`].
+    pub fn spawn_for(
+        &self,
+        socket: BorrowedFd<'_>,
+        spawn: Spawn,
+        fds: &[BorrowedFd<'_>],
+        hear: impl FnMut(CommandEvent) + Send + 'static,
+    ) -> Result<u64, ClientError> {
+        let fits = !self.is_copied() && fds.len() < MAX_FDS;
+        self.begin(spawn, fds, fits.then_some(socket), Box::new(hear))
+    }
+
+    fn begin(
+        &self,
+        mut spawn: Spawn,
+        fds: &[BorrowedFd<'_>],
+        socket: Option<BorrowedFd<'_>>,
+        hear: Hear,
+    ) -> Result<u64, ClientError> {
         let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
         spawn.id = id;
+        let stage = if socket.is_some() { Stage::AskedFor } else { Stage::Asked };
         match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, Listener { stage: Stage::Asked, hear: Box::new(hear) }),
+            Some(commands) => commands.insert(id, Listener { stage, hear }),
             None => return Err(ClientError::Gone),
         };
-        let sent = match &self.inner.route {
-            Route::Direct(writer) => writer.send(&ToGuest::Spawn(spawn), fds).map_err(ClientError::from),
-            Route::Channel(channel) => channel.spawn(spawn, fds),
+        let sent = match (&self.inner.route, socket) {
+            (Route::Direct(writer), None) => writer.send(&ToGuest::Spawn(spawn), fds).map_err(ClientError::from),
+            (Route::Direct(writer), Some(socket)) => {
+                let fds: Vec<_> = fds.iter().copied().chain([socket]).collect();
+                writer.send(&ToGuest::SpawnFor(spawn), &fds).map_err(ClientError::from)
+            }
+            (Route::Channel(channel), _) => channel.spawn(spawn, fds),
         };
         if let Err(e) = sent {
             if let Some(commands) = &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -423,7 +466,8 @@ impl Command {
                 CommandEvent::Started | CommandEvent::Empty => {}
                 CommandEvent::Failed(errno) => return Ok(Err(errno)),
                 CommandEvent::Exited(status, _) => return Ok(Ok(status)),
-                CommandEvent::Lost => return Err(ClientError::Gone),
+                // told to whoever asked for that alone
+                CommandEvent::Lost | CommandEvent::Told(_) => return Err(ClientError::Gone),
             }
         }
     }
@@ -452,6 +496,7 @@ fn hear(mut reader: Reader, shared: &Shared) {
             FromGuest::Started { id } => (id, CommandEvent::Started),
             FromGuest::SpawnFailed { id, errno } => (id, CommandEvent::Failed(errno)),
             FromGuest::Exited { id, status, alive } => (id, CommandEvent::Exited(status, alive)),
+            FromGuest::Told { id, alive } => (id, CommandEvent::Told(alive)),
             FromGuest::Empty { id } => (id, CommandEvent::Empty),
             FromGuest::Programs(names) => {
                 shared.set_programs(names_only(names));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The protocol's version; both ends must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Bytes of a path, an argument or a variable.
 pub type Bytes = serde_bytes::ByteBuf;
@@ -31,6 +31,9 @@ pub enum ToGuest {
     },
     /// Start a command; the frame carries its descriptors in the order of [`Spawn::fds`].
     Spawn(Spawn),
+    /// The same for a stand-in, whose socket the frame carries behind the command's descriptors: the guest tells it the end
+    /// itself, in the stand-in's own words.
+    SpawnFor(Spawn),
     /// Signal a command: its whole process group.
     Signal {
         /// Which command.
@@ -132,6 +135,13 @@ pub enum FromGuest {
         /// How.
         status: Status,
         /// Whether processes of its group or session live on; then [`FromGuest::Empty`] follows when the last has ended.
+        alive: bool,
+    },
+    /// The same of one whose stand-in has been told it by the guest.
+    Told {
+        /// Which.
+        id: u64,
+        /// As of [`FromGuest::Exited`].
         alive: bool,
     },
     /// The last process of an ended command's session has ended.

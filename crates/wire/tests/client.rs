@@ -103,10 +103,12 @@ fn programs_are_names_and_never_paths() {
 #[test]
 fn events_come_in_their_order_or_the_guest_is_dropped() {
     let status = Status::Exited(0);
-    let wrong: [fn(u64) -> Vec<FromGuest>; 5] = [
+    let wrong: [fn(u64) -> Vec<FromGuest>; 6] = [
         |id| vec![FromGuest::Exited { id, status: Status::Exited(0), alive: false }],
         |id| vec![FromGuest::Started { id }, FromGuest::Started { id }],
         |id| vec![FromGuest::Started { id }, FromGuest::Empty { id }],
+        // nobody gave it a socket
+        |id| vec![FromGuest::Started { id }, FromGuest::Told { id, alive: false }],
         |id| vec![FromGuest::Started { id: id + 1 }],
         |_| vec![FromGuest::Welcome(Box::new(welcome()))],
     ];

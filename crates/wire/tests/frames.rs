@@ -49,6 +49,7 @@ fn to_guest() -> impl Strategy<Value = ToGuest> {
     prop_oneof![
         (any::<u32>(), any::<bool>(), fence).prop_map(|(version, owner, fence)| ToGuest::Hello { version, owner, fence }),
         spawn().prop_map(ToGuest::Spawn),
+        spawn().prop_map(ToGuest::SpawnFor),
         (any::<u64>(), any::<i32>()).prop_map(|(id, signal)| ToGuest::Signal { id, signal }),
         any::<u64>().prop_map(|id| ToGuest::Close { id }),
         any::<u64>().prop_map(ToGuest::Ping),
@@ -68,6 +69,7 @@ fn from_guest() -> impl Strategy<Value = FromGuest> {
         any::<u64>().prop_map(|id| FromGuest::Started { id }),
         (any::<u64>(), any::<i32>()).prop_map(|(id, errno)| FromGuest::SpawnFailed { id, errno }),
         (any::<u64>(), status, any::<bool>()).prop_map(|(id, status, alive)| FromGuest::Exited { id, status, alive }),
+        any::<(u64, bool)>().prop_map(|(id, alive)| FromGuest::Told { id, alive }),
         any::<u64>().prop_map(|id| FromGuest::Empty { id }),
         vec(any::<String>(), 0..5).prop_map(FromGuest::Programs),
         any::<u64>().prop_map(FromGuest::Pong),

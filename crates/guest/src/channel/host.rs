@@ -348,7 +348,7 @@ impl Host {
             FromGuest::Empty { id } => Tell::Empty { id },
             FromGuest::Programs(names) => Tell::Programs(names),
             // never asked for
-            FromGuest::Pong(_) | FromGuest::Terminal | FromGuest::NoTerminal(_) => return Ok(()),
+            FromGuest::Told { .. } | FromGuest::Pong(_) | FromGuest::Terminal | FromGuest::NoTerminal(_) => return Ok(()),
         };
         self.tell(&tell)
     }

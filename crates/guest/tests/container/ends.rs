@@ -1,8 +1,12 @@
 //! Ends: of commands, of what they leave behind, of connections, and of the box.
 
 use crate::harness::{Boxed, How, LIMIT, docker, event, eventually, piped, prints, sh, words};
+use hmz_standin::protocol::{ALIVE, EXITED, SIGNALED, Verdict};
 use hmz_wire::{CommandEvent, Status};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
 
 /// A background process that has left its group, its session and its parent.
 const DAEMON: &str = "setsid sh -c 'setsid sleep 1000 & exit' & ";
@@ -20,6 +24,54 @@ fn an_end_is_told_though_a_child_holds_the_output() {
     command.signal(libc::SIGTERM).expect("signal");
     assert_eq!(event(&command), CommandEvent::Empty);
     eventually("no process, dead or alive", || it.processes().is_empty());
+}
+
+#[test]
+fn a_stand_in_is_told_its_end_by_the_guest() {
+    let it = Boxed::new();
+    let client = it.client();
+    let begin = |script: &str| {
+        let (ours, theirs) = UnixStream::pair().expect("a socket");
+        ours.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let (sender, events) = channel();
+        let hear = move |event| sender.send(event).expect("somebody hears");
+        let id = client.spawn_for(theirs.as_fd(), sh(script), &[], hear).expect("a command");
+        drop(theirs);
+        (id, ours, move || events.recv_timeout(LIMIT).expect("an event"))
+    };
+    let told = |socket: &mut UnixStream| {
+        let mut words = [0; 8];
+        socket.read_exact(&mut words).map(|()| words)
+    };
+    let (_, mut socket, next) = begin("exit 3");
+    assert_eq!(told(&mut socket).expect("its end"), Verdict { kind: EXITED, value: 3 }.bytes());
+    assert_eq!([next(), next()], [CommandEvent::Started, CommandEvent::Told(false)]);
+    // nobody holds the socket any more
+    assert_eq!(socket.read(&mut [0]).expect("the end"), 0);
+    // what it left behind is ended by its stand-in's supervisor
+    let (id, mut socket, next) = begin("sleep 1000 & kill -9 $$");
+    assert_eq!(told(&mut socket).expect("its end"), Verdict { kind: SIGNALED | ALIVE, value: 9 }.bytes());
+    assert_eq!([next(), next()], [CommandEvent::Started, CommandEvent::Told(true)]);
+    client.close(id).expect("close");
+    assert_eq!(next(), CommandEvent::Empty);
+    // the names it made are known before whoever waits goes on: the supervisor tells
+    let (_, mut socket, next) = begin("echo : >/bin/new");
+    assert_eq!([next(), next()], [CommandEvent::Started, CommandEvent::Exited(Status::Exited(0), false)]);
+    assert!(client.programs().iter().any(|name| name == "new"));
+    assert_eq!(socket.read(&mut [0]).expect("the end"), 0);
+    let (_, mut socket, next) = begin("exec /no/such/program");
+    assert_eq!(next(), CommandEvent::Started);
+    assert_eq!(next(), CommandEvent::Told(false));
+    assert_eq!(told(&mut socket).expect("its end"), Verdict { kind: EXITED, value: 127 }.bytes());
+    let mut missing = sh("");
+    missing.program = b"no-such-program".to_vec().into();
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket");
+    let (sender, events) = channel();
+    let hear = move |event| sender.send(event).expect("somebody hears");
+    client.spawn_for(theirs.as_fd(), missing, &[], hear).expect("a command");
+    drop(theirs);
+    assert_eq!(events.recv_timeout(LIMIT).expect("an event"), CommandEvent::Failed(libc::ENOENT));
+    assert_eq!(ours.read(&mut [0]).expect("the end"), 0);
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod sys;
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::addr_of;
-use protocol::{ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, TOLD_MARK, Verdict};
+use protocol::{
+    ALIVE, EMPTY, EXITED, Hello, KEEPS_TERMINAL_MARK, MAGIC, MAX_CWD, MAX_FDS, SIGNALED, SOCKET_MARK, TOLD_MARK, Verdict, kills,
+};
 use sys::syscall;
 
 /// Numbers of system calls and constants of the kernel's x86_64 interface.
@@ -395,7 +397,11 @@ fn attend(socket: i32, unheeded: u64) -> ! {
                         // the holder stays in the group, so that the group can be signalled
                         continue;
                     }
-                    if verdict.kind & !ALIVE == EXITED { exit(verdict.value & 0xff) } else { die(verdict.value) }
+                    if verdict.kind & !ALIVE == EXITED {
+                        exit(verdict.value & 0xff)
+                    }
+                    // nothing dies of one that kills nobody, and we shall not be stopped by it
+                    if kills(verdict.value) { die(verdict.value) } else { exit(128) }
                 }
                 _ => die(SIGKILL),
             }
