@@ -161,7 +161,8 @@ impl Policy {
         };
         let found = std::fs::metadata(&path);
         // what the box can change between this look and the kernel's is never let through
-        let here = !self.is_shared(&path);
+        let mut real_parent = real_parent_of(&path);
+        let here = !self.is_shared(&path, real_parent.as_deref());
         if let Ok(found) = &found
             && here
             && found.is_file()
@@ -170,14 +171,13 @@ impl Policy {
             return Decision::Here;
         }
         // what is reached through a link of the kernel's has a path of its own, or none
-        let path = if path.starts_with("/proc") {
-            match std::fs::read_link(&path) {
-                Ok(real) if real.is_absolute() && found.is_ok() && same_file(&real, &path) => real,
-                Ok(_) => return Decision::Fail(libc::EACCES),
-                Err(_) => path,
+        let path = match path.starts_with("/proc").then(|| std::fs::read_link(&path)) {
+            Some(Ok(real)) if real.is_absolute() && found.is_ok() && same_file(&real, &path) => {
+                real_parent = real_parent_of(&real);
+                real
             }
-        } else {
-            path
+            Some(Ok(_)) => return Decision::Fail(libc::EACCES),
+            Some(Err(_)) | None => path,
         };
         let Some(name) = path.file_name().map(OsStr::to_os_string) else {
             return Decision::Fail(libc::EACCES);
@@ -194,8 +194,7 @@ impl Policy {
             return Decision::Fail(libc::EACCES);
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let real_parent = std::fs::canonicalize(parent);
-        if let Ok(parent) = &real_parent
+        if let Some(parent) = &real_parent
             && self.shared.iter().any(|dir| parent.starts_with(dir))
         {
             return self.below_shared(&parent.join(&name));
@@ -235,9 +234,9 @@ impl Policy {
     }
 
     /// Whether the path, or the real directory it is in, is one of those the box can change.
-    fn is_shared(&self, path: &Path) -> bool {
+    fn is_shared(&self, path: &Path, real_parent: Option<&Path>) -> bool {
         let below = |path: &Path| self.shared.iter().any(|dir| path.starts_with(dir));
-        below(path) || path.parent().is_some_and(|parent| std::fs::canonicalize(parent).is_ok_and(|real| below(&real)))
+        below(path) || real_parent.is_some_and(below)
     }
 
     /// Whether the file is where the CLI cannot have put it.
@@ -265,6 +264,11 @@ fn is_program(path: &Path) -> bool {
     };
     let mut head = [0u8; 4];
     rustix::io::read(&file, &mut head).is_ok_and(|n| head[..n].starts_with(b"#!") || head[..n] == *b"\x7fELF")
+}
+
+/// The real directory a path is in, when that is there.
+fn real_parent_of(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path.parent()?).ok()
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
