@@ -5,6 +5,7 @@
 
 use crate::arguments::Strings;
 use crate::hello::Introduction;
+use crate::sys;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::mem::MaybeUninit;
@@ -16,10 +17,27 @@ const MAX_LOOKED_AT: usize = 16;
 /// Longest file that is read here, in bytes.
 const MAX_TEXT: usize = 4096;
 
-/// What the exec of thread `tid` with these strings leaves. `None`: ask the stand-in.
-pub(crate) fn look(tid: i32, strings: Strings) -> Option<Introduction> {
+/// What an exec leaves, but for its strings.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    state: State,
+    cwd: Vec<u8>,
+    fds: Vec<(i32, OwnedFd)>,
+}
+
+impl Seen {
+    /// As the stand-in would introduce itself.
+    pub(crate) fn with(self, strings: Strings) -> Introduction {
+        let Self { state: State { umask, blocked, ignored }, cwd, fds } = self;
+        Introduction { argv: strings.argv, env: strings.env, cwd, umask, blocked, ignored, ctty: None, fds, rest: Vec::new() }
+    }
+}
+
+/// What the exec of thread `tid` leaves. `None`: ask the stand-in.
+pub(crate) fn look(tid: i32) -> Option<Seen> {
     let pid = Pid::from_raw(tid)?;
-    if strings.argv.is_empty() {
+    // what is put into it has to have a number, or the exec would fail when its command has begun
+    if sys::limit(tid, libc::RLIMIT_NOFILE)? < MAX_LOOKED_AT as u64 + 2 {
         return None;
     }
     // no leader of its threads, no descriptor
@@ -32,8 +50,7 @@ pub(crate) fn look(tid: i32, strings: Strings) -> Option<Introduction> {
         return None;
     }
     let fds = descriptors(own.as_fd(), process.as_fd())?;
-    let State { umask, blocked, ignored } = state;
-    Some(Introduction { argv: strings.argv, env: strings.env, cwd, umask, blocked, ignored, ctty: None, fds, rest: Vec::new() })
+    Some(Seen { state, cwd, fds })
 }
 
 /// What a process's `status` says.
@@ -159,14 +176,14 @@ mod tests {
             .spawn()
             .expect("a process");
         let strings = || Strings { argv: vec![b"a".to_vec().into()], env: vec![b"B=c".to_vec().into()] };
-        let told = look(child.id() as i32, strings());
+        let told = look(child.id() as i32);
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv().is_err());
-        let own = look(rustix::process::getpid().as_raw_nonzero().get(), strings());
+        let own = look(rustix::process::getpid().as_raw_nonzero().get());
         drop(end);
         assert!(thread.join().expect("its end"));
         child.kill().and_then(|()| child.wait()).expect("its end");
-        let told = told.expect("one thread, no session, three descriptors");
+        let told = told.expect("one thread, no session, three descriptors").with(strings());
         assert_eq!((told.argv, told.env), (strings().argv, strings().env));
         assert_eq!(told.cwd, dir.as_os_str().as_encoded_bytes());
         assert_eq!(told.fds.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);

@@ -24,7 +24,7 @@ const BATCH: usize = 256;
 const HEAD: usize = 256;
 
 /// What an exec was given.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strings {
     /// The arguments.
     pub(crate) argv: Vec<Bytes>,

@@ -105,10 +105,14 @@ impl Late {
         }
     }
 
+    /// What is known of it now.
+    pub(crate) fn now(&self) -> Option<Reached> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone().flatten()
+    }
+
     /// Ends the connection, when there is one by now.
     pub(crate) fn finish(&self) {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(reached) = said.flatten() {
+        if let Some(reached) = self.now() {
             reached.finish();
         }
     }

@@ -16,6 +16,7 @@ mod hello;
 mod late;
 pub mod launch;
 pub mod log;
+mod looker;
 mod memory;
 mod notify;
 mod policy;

@@ -5,13 +5,13 @@
 //! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
 //! session's ticket, with which the filter lets it pass.
 
+use crate::arguments::{self, Strings};
 use crate::filter::Ticket;
-use crate::hello::Introduction;
 use crate::late::{Late, Names, Reached};
+use crate::looker::{Looker, Looking, Order};
 use crate::memory;
-use crate::policy::{Call, Decision, Policy, Target};
+use crate::policy::{Call, Decision, Policy};
 use crate::sys::{self, Answer, Notification};
-use crate::{ahead, arguments};
 use hmz_standin::protocol::{KEEPS_TERMINAL_MARK, SOCKET_MARK, TOLD_MARK};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -47,6 +47,8 @@ impl Notifier {
     /// Answers until the process ends. The thread that calls it is the tracer.
     pub(crate) fn run(self) {
         let mut names = Names::default();
+        // without that thread each stand-in tells what it has itself
+        let looker = Looker::start().ok();
         loop {
             let n = match sys::receive(self.listener.as_fd()) {
                 Ok(n) => n,
@@ -54,7 +56,7 @@ impl Notifier {
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
                 Err(_) => return,
             };
-            if let Some(answer) = self.handle(&n, &mut names) {
+            if let Some(answer) = self.handle(&n, &mut names, looker.as_ref()) {
                 // one that is gone needs no answer
                 let _ = sys::answer(self.listener.as_fd(), n.id, answer);
             }
@@ -62,10 +64,13 @@ impl Notifier {
     }
 
     /// `None`: it was answered already. What stays here does not wait for the box.
-    fn handle(&self, n: &Notification, names: &mut Names) -> Option<Answer> {
+    fn handle(&self, n: &Notification, names: &mut Names, looker: Option<&Looker>) -> Option<Answer> {
         let Some(call) = Call::of(n).filter(|_| n.tid > 0) else {
             return Some(Answer::Fail(libc::EPERM));
         };
+        // nearly all of them go to the box, and it takes as long as what is done here meanwhile
+        let can_be_told = |_: &&Looker| self.place.now().as_ref().is_some_and(Reached::can_be_told);
+        let looking = looker.filter(can_be_told).and_then(|looker| looker.look(n.tid));
         let Some(path) = memory::string(n.tid, call.path, 4096) else {
             return Some(Answer::Fail(libc::EACCES));
         };
@@ -76,14 +81,10 @@ impl Notifier {
             Decision::Box(_) => self.place.wait(),
             Decision::Here | Decision::Fail(_) => None,
         };
-        let mut told = None;
+        let mut strings = Strings::default();
         if let Decision::Box(_) = decision {
             match arguments::read(n.tid, call.argv, call.envp) {
-                // what is copied takes its time
-                Ok(strings) if there.as_ref().is_some_and(Reached::can_be_told) => {
-                    told = ahead::look(n.tid, strings);
-                }
-                Ok(_) => {}
+                Ok(read) => strings = read,
                 Err(errno) => decision = Decision::Fail(errno),
             }
         }
@@ -96,50 +97,64 @@ impl Notifier {
             (Decision::Fail(errno), _) => Some(Answer::Fail(errno)),
             (Decision::Box(_), None) => Some(Answer::Fail(libc::EIO)),
             (Decision::Box(target), Some(there)) => {
-                self.redirect(n, &call, call.path + path.len() as u64, (target, told), &there);
+                let order = |socket| Order { there, socket, target, strings };
+                self.redirect(n, &call, call.path + path.len() as u64, looking, order);
                 None
             }
         }
     }
 
-    /// Makes the waiting exec the stand-in's. Where what it would say is known, the box begins meanwhile.
+    /// Makes the waiting exec the stand-in's. Where what it would say is known, its command begins meanwhile.
     fn redirect(
         &self,
         n: &Notification,
         call: &Call,
         empty: u64,
-        (target, told): (Target, Option<Introduction>),
-        there: &Reached,
+        looking: Option<Looking<'_>>,
+        order: impl FnOnce(UnixStream) -> Order,
     ) {
         let listener = self.listener.as_fd();
         let pid = Pid::from_raw(n.tid);
-        if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
-            // somebody traces it already
-            let _ = sys::answer(listener, n.id, Answer::Fail(e as i32));
-            return;
-        }
-        let mark = match &told {
+        let fail = |errno: i32| {
+            // one that is gone needs no answer
+            let _ = sys::answer(listener, n.id, Answer::Fail(errno));
+        };
+        let (ours, theirs) = match socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None) {
+            Ok(pair) => pair,
+            Err(e) => return fail(e.raw_os_error()),
+        };
+        let order = order(UnixStream::from(ours));
+        // what has no arguments is given one by the kernel
+        let known = looking.filter(|_| !order.strings.argv.is_empty()).and_then(|mut one| one.is_known().then_some(one));
+        let mark = match &known {
             Some(_) => TOLD_MARK,
-            None if there.is_copied() => KEEPS_TERMINAL_MARK,
+            None if order.there.is_copied() => KEEPS_TERMINAL_MARK,
             None => SOCKET_MARK,
         };
-        let given = match (self.give(n.id, pid, mark), told) {
-            (Ok((program, ours)), Some(told)) => {
+        if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
+            // somebody traces it already
+            return fail(e as i32);
+        }
+        let untold = match known {
+            Some(known) => {
                 // what it asks for ends with the caller, whose end closes the socket
-                there.begin_told(ours, target, told);
-                Some((program, None))
+                known.begin(order);
+                None
             }
-            (Ok((program, ours)), None) => Some((program, Some((ours, target)))),
-            (Err(e), _) => {
-                // one that is gone needs no answer
-                let _ = sys::answer(listener, n.id, Answer::Fail(e.raw_os_error().unwrap_or(libc::EPERM)));
+            None => Some(order),
+        };
+        let program = match self.give(n.id, pid, &theirs, mark) {
+            Ok(program) => Some(program),
+            Err(e) => {
+                fail(e.raw_os_error().unwrap_or(libc::EPERM));
                 None
             }
         };
+        drop(theirs);
         if !stopped(pid) {
             return;
         }
-        if let Some((program, untold)) = given
+        if let Some(program) = program
             && let Ok(mut regs) = ptrace::getregs(pid)
         {
             // the call is made again from the start, whatever signal comes between: it is two bytes long
@@ -153,29 +168,24 @@ impl Notifier {
             regs.r8 = self.ticket.flags(libc::AT_EMPTY_PATH);
             regs.r9 = self.ticket.rest();
             if ptrace::setregs(pid, regs).is_ok()
-                && let Some((ours, target)) = untold
+                && let Some(Order { there, socket, target, .. }) = untold
             {
-                there.begin(ours, target);
+                there.begin(socket, target);
             }
         }
         let_go(pid);
     }
 
     /// Puts the socket and the stand-in into the process, answers, and has it stop, which it has to be let go from in any
-    /// case. Returns the stand-in's number there and our end of the socket; what fails is not answered.
-    fn give(&self, id: u64, pid: Pid, mark: i32) -> std::io::Result<(i32, UnixStream)> {
+    /// case. Returns the stand-in's number there; what fails is not answered.
+    fn give(&self, id: u64, pid: Pid, theirs: &OwnedFd, mark: i32) -> std::io::Result<i32> {
         let listener = self.listener.as_fd();
-        let put = || -> std::io::Result<(OwnedFd, OwnedFd)> {
-            let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            sys::add_fd(listener, id, theirs.as_fd(), false)?;
-            Ok((ours, theirs))
-        };
-        let given = put();
+        let given = sys::add_fd(listener, id, theirs.as_fd(), false);
         // from here on the thread has to be let go. One that wakes for the interrupt cannot be answered any more: it is
         // given everything before
         let early = if self.waits { None } else { Some(sys::add_fd(listener, id, self.standin.as_fd(), true)) };
         let _ = ptrace::interrupt(pid);
-        let (ours, theirs) = given?;
+        given?;
         let program = match early {
             None => sys::answer_with_fd(listener, id, self.standin.as_fd())?,
             Some(early) => {
@@ -186,7 +196,7 @@ impl Notifier {
         };
         // it has not begun to look for the socket; if this could fail, it would not find it, and end
         let _ = sys::set_peek_off(theirs.as_fd(), mark + program);
-        Ok((program, UnixStream::from(ours)))
+        Ok(program)
     }
 }
 

@@ -233,14 +233,16 @@ pub(crate) fn read_many(tid: pid_t, places: &[(u64, usize)], buffer: &mut [u8]) 
 
 /// The soft limit on a process's stack, in bytes; this process's own when another's is not told.
 pub(crate) fn stack_limit(tid: pid_t) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    for pid in [tid, 0] {
-        // SAFETY: nothing is set, and the kernel writes one rlimit.
-        if unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) } == 0 {
-            break;
-        }
-    }
-    limit.rlim_cur
+    let limit = limit(tid, libc::RLIMIT_STACK).or_else(|| limit(0, libc::RLIMIT_STACK));
+    limit.unwrap_or(libc::RLIM_INFINITY)
+}
+
+/// A soft limit of a process's (0: this one's); `None` when it is not told.
+pub(crate) fn limit(tid: pid_t, resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is set, and the kernel writes one rlimit.
+    let got = unsafe { libc::prlimit(tid, resource, std::ptr::null(), &raw mut limit) };
+    (got == 0).then_some(limit.rlim_cur)
 }
 
 /// Marks the other end's way to find this socket.
