@@ -6,13 +6,14 @@
 use crate::arguments::Strings;
 use crate::hello::Introduction;
 use crate::sys;
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, openat, readlinkat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Descriptors that are looked at. Each costs a file's reading, and the stand-in lists those that are left in one call.
-const MAX_LOOKED_AT: usize = 16;
+const MAX_LOOKED_AT: usize = 12;
 
 /// Longest file that is read here, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -43,13 +44,17 @@ pub(crate) fn look(tid: i32) -> Option<Seen> {
     // no leader of its threads, no descriptor
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let own = openat(CWD, format!("/proc/{tid}"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let count = count(own.as_fd());
+    if count.is_some_and(|count| count > MAX_LOOKED_AT) {
+        return None;
+    }
     let state = State::of(&text(own.as_fd(), "status")?)?;
     let cwd = readlinkat(&own, "cwd", Vec::with_capacity(256)).ok()?.into_bytes();
     // one that was removed has such a name, and is none
     if !cwd.starts_with(b"/") || cwd.ends_with(b" (deleted)") {
         return None;
     }
-    let fds = descriptors(own.as_fd(), process.as_fd())?;
+    let fds = descriptors(own.as_fd(), process.as_fd(), count)?;
     Some(Seen { state, cwd, fds })
 }
 
@@ -88,20 +93,59 @@ impl State {
 
 /// The whole of a small file of the kernel's.
 fn text(own: BorrowedFd<'_>, name: &str) -> Option<String> {
-    let file = openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    whole(&openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?)
+}
+
+fn whole(file: &OwnedFd) -> Option<String> {
     let mut bytes = vec![0; MAX_TEXT];
-    let len = rustix::io::read(&file, &mut bytes).ok()?;
+    let len = rustix::io::read(file, &mut bytes).ok()?;
     bytes.truncate(len);
     // what fills the buffer may be longer
     (len < MAX_TEXT).then(|| String::from_utf8(bytes).ok())?
 }
 
-/// The descriptors that the exec leaves open, in the order of their numbers.
-fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>) -> Option<Vec<(i32, OwnedFd)>> {
+/// How many descriptors are open; `None` where the kernel does not tell (before 6.2).
+fn count(own: BorrowedFd<'_>) -> Option<usize> {
+    let size = rustix::fs::statat(own, "fd", AtFlags::empty()).ok()?.st_size;
+    usize::try_from(size).ok().filter(|&count| count > 0)
+}
+
+/// The descriptors that the exec leaves open, in the order of their numbers; `count` are open.
+fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>, count: Option<usize>) -> Option<Vec<(i32, OwnedFd)>> {
     let infos = openat(own, "fdinfo", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut found = Vec::new();
+    // what the exec closes is none, and what cannot be taken is nothing to be told
+    let take = |number: i32, info: &str| match stays(info)? {
+        true => Some(Some((number, pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()?))),
+        false => Some(None),
+    };
+    // they most often are the lowest numbers, and a list takes longer than the asking
+    let mut seen = 0;
+    for number in 0..2 * count.unwrap_or(0) as i32 {
+        match openat(&infos, number.to_string(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(info) => {
+                found.extend(take(number, &whole(&info)?)?);
+                seen += 1;
+            }
+            Err(Errno::NOENT) => {}
+            Err(_) => return None,
+        }
+        if Some(seen) == count {
+            return Some(found);
+        }
+    }
+    found.clear();
+    for number in list(infos.as_fd())? {
+        found.extend(take(number, &text(infos.as_fd(), &number.to_string())?)?);
+    }
+    Some(found)
+}
+
+/// The numbers in a directory of descriptors.
+fn list(infos: BorrowedFd<'_>) -> Option<Vec<i32>> {
     let mut numbers = Vec::with_capacity(MAX_LOOKED_AT);
     let mut buffer = [MaybeUninit::uninit(); 1024];
-    let mut entries = RawDir::new(&infos, &mut buffer);
+    let mut entries = RawDir::new(infos, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry.ok()?;
         if let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()) {
@@ -111,14 +155,7 @@ fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>) -> Option<Vec<(i32,
             numbers.push(number);
         }
     }
-    let mut found = Vec::new();
-    for number in numbers {
-        if stays(&text(infos.as_fd(), &number.to_string())?)? {
-            let fd = pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()?;
-            found.push((number, fd));
-        }
-    }
-    Some(found)
+    Some(numbers)
 }
 
 /// Whether a descriptor's `fdinfo` says that it outlives an exec.
@@ -157,7 +194,9 @@ mod tests {
         let own = |name| openat(CWD, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
         let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("this process");
         let _more: Vec<_> = (0..=MAX_LOOKED_AT).map(|_| own("/dev/null")).collect();
-        assert!(descriptors(own("/proc/self").as_fd(), process.as_fd()).is_none());
+        let told = count(own("/proc/self").as_fd());
+        assert!(told.is_none_or(|count| count > MAX_LOOKED_AT), "{told:?}");
+        assert!(descriptors(own("/proc/self").as_fd(), process.as_fd(), None).is_none());
     }
 
     #[test]

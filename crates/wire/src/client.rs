@@ -491,7 +491,7 @@ impl Command {
 
 fn hear(mut reader: Reader, shared: &Shared) {
     // descriptors a guest sends are dropped at once: but for a terminal's it has none to give
-    while let Ok(Some((message, fds))) = reader.recv::<FromGuest>() {
+    while let Ok(Some((message, fds))) = reader.wait().and_then(|()| reader.recv::<FromGuest>()) {
         let (id, event) = match message {
             FromGuest::Started { id } => (id, CommandEvent::Started),
             FromGuest::SpawnFailed { id, errno } => (id, CommandEvent::Failed(errno)),

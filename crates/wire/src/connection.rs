@@ -4,6 +4,7 @@
 //! (a lock inside [`Writer`]); a [`Writer`] can be cloned.
 
 use crate::{MAX_FDS, MAX_FRAME};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -160,6 +161,20 @@ impl Reader {
         match postcard::take_from_bytes(&body) {
             Ok((message, [])) => Ok(Some((message, fds))),
             _ => Err(WireError::Protocol("a frame that does not decode")),
+        }
+    }
+
+    /// Waits for a message, or the end. A receive that waits is woken by its peer's reading too, which this is not.
+    ///
+    /// # Errors
+    /// When the kernel does not wait.
+    pub fn wait(&self) -> Result<(), WireError> {
+        loop {
+            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], None) {
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(WireError::Io(e.into())),
+            }
         }
     }
 

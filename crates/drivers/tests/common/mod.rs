@@ -138,7 +138,16 @@ pub fn want_millis(key: &BoxKey, millis: u64) -> Want {
 
 /// Admits and starts.
 pub async fn up(driver: &DockerDriver, target: &Target, spec: &BoxSpec) -> hmz_drivers::Started {
-    let admitted = driver.admit(target, &[want(&spec.key)]).await.unwrap();
+    let wants = [want(&spec.key)];
+    let mut admitted = driver.admit(target, &wants).await;
+    // as a controller does: a daemon that says so may do it when it is asked again
+    for _ in 0..5 {
+        if !matches!(admitted, Err(hmz_drivers::DriverError::Transient(_))) {
+            break;
+        }
+        admitted = driver.admit(target, &wants).await;
+    }
+    let admitted = admitted.unwrap();
     assert!(matches!(admitted, Admitted::Held(_)), "{admitted:?}");
     driver.start(target, spec).await.unwrap()
 }
