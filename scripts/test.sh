@@ -42,6 +42,7 @@ tests/testbed/far >/dev/null
 
 section 'other engines'
 tests/testbed/engines --version
+for engine in docker26 docker28 podman; do tests/testbed/far "$engine" >/dev/null; done
 
 section 'a swarm of three nodes'
 tests/testbed/swarm >/dev/null
