@@ -208,3 +208,32 @@ fn the_page_on_backups_does_what_it_says() {
     assert_eq!(seen, 3);
     drop(home.hmz(["delete", "env/box"]).run().ok());
 }
+
+#[test]
+fn a_store_that_another_process_has_is_not_replaced() {
+    let (home, project) = place();
+    let hmz = |line: &str| home.hmz(line.split_whitespace()).cwd(project.dir()).run();
+    drop(hmz(&format!("apply -f {}", declared(&project, "kept"))).expect_code(2));
+    drop(hmz("backup hmz.db").ok());
+    for daemon in processes::with_variable(&home.mark()).into_iter().filter_map(processes::Process::of) {
+        daemon.signal(rustix::process::Signal::KILL);
+        daemon.assert_gone();
+    }
+    let holds = "import sqlite3, sys\nstore = sqlite3.connect(sys.argv[1])\nstore.execute('PRAGMA locking_mode=EXCLUSIVE')\n\
+                 store.execute('BEGIN EXCLUSIVE')\nprint('held', flush=True)\nsys.stdin.read()\n";
+    let mut other = std::process::Command::new("python3")
+        .args(["-c", holds])
+        .arg(store(&home))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 4];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let done = hmz("restore hmz.db").expect_code(1);
+    assert_eq!(done.err(), format!("hmz restore: error: the store {} is in use by another process\n", store(&home).display()));
+    assert!(!store(&home).with_extension("db.replaced-1").exists());
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    drop(hmz("restore hmz.db").ok());
+}

@@ -105,7 +105,8 @@ fn attend(reached: &Reached, mut ears: Reader, mouth: &Writer) {
             }
             Said::Begin(program, by_name) => {
                 let mut fds: std::vec::IntoIter<OwnedFd> = fds.into_iter();
-                let (Some(socket), None) = (fds.next(), fds.next()) else { return };
+                // the kernel drops what does not fit this process's table: that stand-in ends, and no other
+                let (Some(socket), None) = (fds.next(), fds.next()) else { continue };
                 reached.begin(UnixStream::from(socket), Target { program, by_name });
             }
         }

@@ -49,7 +49,8 @@ pub fn look(file: &Path) -> Result<Contents, Error> {
 /// Puts `file` in the store's place.
 ///
 /// # Errors
-/// As [`look`]; when a run is at work; when a file cannot be written. Then the store is as it was.
+/// As [`look`]; when a run is at work, or the store that is there cannot be looked at though it is whole; when a file cannot be
+/// written. Then the store is as it was.
 pub fn restore(paths: &Paths, file: &Path, _alone: &Alone) -> Result<Restored, Error> {
     let (store, state) = (paths.store(), &paths.state);
     let failed = |e: std::io::Error| Error::failed(format!("{}: {e}", state.display()));
@@ -60,8 +61,14 @@ pub fn restore(paths: &Paths, file: &Path, _alone: &Alone) -> Result<Restored, E
         .map_err(|e| Error::usage(format!("{}: {e}", file.display())))?;
     copy.flush().map_err(failed)?;
     let new = contents(copy.path()).map_err(|e| backup_error(e, file))?;
-    // one that cannot be read is what a backup is for
-    let old = if store.exists() { fold(&store).ok() } else { None };
+    let old = match store.exists().then(|| fold(&store)) {
+        None => None,
+        Some(Ok(old)) => Some(old),
+        // that is what a backup is for
+        Some(Err(StoreError::Unreadable { .. } | StoreError::Newer { .. })) => None,
+        // there may be runs at work in it
+        Some(Err(other)) => return Err(other.into()),
+    };
     if let Some(run) = old.iter().flat_map(|old| &old.resources).find(|one| one.is_at_work) {
         let error = Error::refused(format!("{} is at work, and a restored store would know nothing of it", shown(run)));
         return Err(error.hint(format!("hmz wait --for=condition=Complete {0}  # or: hmz cancel {0}", shown(run))));

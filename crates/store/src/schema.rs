@@ -1,7 +1,7 @@
 //! The tables, their version and how an older one is brought up to date.
 
 use crate::error::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
 
 /// `PRAGMA application_id`: "hmz1". A file with another one is not a store of ours.
@@ -74,7 +74,15 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), St
 /// An error of opening, in words.
 pub(crate) fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => StoreError::InUse { path: path.into() },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse { path: path.into() },
+        // nothing is wrong with the file
+        Some(
+            ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::PermissionDenied
+            | ErrorCode::ReadOnly
+            | ErrorCode::OutOfMemory,
+        ) => StoreError::Failed { doing: "be opened", why: format!("{}: {error}", path.display()) },
         _ => StoreError::Unreadable { path: path.into(), why: error.to_string() },
     }
 }
