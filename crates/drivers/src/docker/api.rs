@@ -10,6 +10,7 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,10 @@ pub struct Answer {
     pub json: Value,
     /// The daemon's clock, to a second.
     pub now: Option<Timestamp>,
+}
+
+fn not_json(error: serde_json::Error) -> Fault {
+    Fault::Silent(format!("its answer is not what was asked for: {error}"))
 }
 
 /// A daemon at the end of a road.
@@ -199,25 +204,42 @@ impl Api {
         Ok(Lines { body: response.into_body(), buffer: Vec::new(), ended: false })
     }
 
+    /// A GET of a list, of whose entries only what `T` has is read; and the daemon's time. A daemon may say `null` for none.
+    ///
+    /// # Errors
+    /// No answer, one that says no, or one that is no such list.
+    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<(Vec<T>, Option<Timestamp>), Fault> {
+        let (bytes, now) = self.answer(Method::GET, path, None).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok((Vec::new(), now));
+        }
+        let list: Option<Vec<T>> = serde_json::from_slice(&bytes).map_err(not_json)?;
+        Ok((list.unwrap_or_default(), now))
+    }
+
     async fn call(&self, method: Method, path: &str, body: Option<(&'static str, Bytes)>) -> Result<Answer, Fault> {
+        let (bytes, now) = self.answer(method, path, body).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Answer { json: Value::Null, now });
+        }
+        // an import answers with several objects; only its first is of interest
+        let first = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>().next();
+        Ok(Answer { json: first.transpose().map_err(not_json)?.unwrap_or(Value::Null), now })
+    }
+
+    /// An answer's body, and the daemon's time.
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Fault> {
         let path = self.versioned(path);
         let deadline = if method == Method::GET { self.deadline.min(LOOK) } else { self.deadline };
         bounded(deadline, async {
             let response = checked(self.send(method, &path, body, &[]).await?).await?;
             let now = response.headers().get("date").and_then(|v| v.to_str().ok()).and_then(http_date);
-            let bytes = whole(response.into_body()).await?;
-            let json = if bytes.iter().all(u8::is_ascii_whitespace) {
-                Value::Null
-            } else {
-                // an import answers with several objects; only its first is of interest
-                serde_json::Deserializer::from_slice(&bytes)
-                    .into_iter::<Value>()
-                    .next()
-                    .transpose()
-                    .map_err(|e| Fault::Silent(format!("its answer is not JSON: {e}")))?
-                    .unwrap_or(Value::Null)
-            };
-            Ok(Answer { json, now })
+            Ok((whole(response.into_body()).await?, now))
         })
         .await
     }

@@ -9,6 +9,7 @@ use crate::types::{BoxKey, Purpose, is_same_box};
 use hmz_api::kinds::Share;
 use hmz_api::labels;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -114,17 +115,35 @@ impl Deref for Listed {
     }
 }
 
+/// What is read of an entry of `/containers/json`. Most of what a daemon says there is of no interest, and takes the most time.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Entry {
+    id: Value,
+    names: Value,
+    state: Value,
+    created: Value,
+    labels: Value,
+    mounts: Option<Vec<Mount>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Mount {
+    destination: Value,
+    source: Value,
+}
+
 impl Listed {
     /// Reads one entry of `/containers/json`; `None` when it has no id or name.
-    pub fn of_entry(entry: &Value) -> Option<Self> {
-        let id = entry.get("Id")?.as_str()?;
-        let name = entry.get("Names")?.as_array()?.iter().filter_map(Value::as_str).map(bare).find(|n| !n.contains('/'))?;
-        let state = entry.get("State").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
-        let created = entry.get("Created").and_then(Value::as_i64).and_then(|s| Timestamp::from_second(s).ok());
-        Some(Self {
-            program: program(entry),
-            ..Self::new(id, name, &state, created, entry.get("Labels").unwrap_or(&Value::Null))
-        })
+    pub fn of_entry(entry: &Entry) -> Option<Self> {
+        let id = entry.id.as_str()?;
+        let name = entry.names.as_array()?.iter().filter_map(Value::as_str).map(bare).find(|n| !n.contains('/'))?;
+        let state = entry.state.as_str().unwrap_or_default().to_ascii_lowercase();
+        let created = entry.created.as_i64().and_then(|s| Timestamp::from_second(s).ok());
+        let program = entry.mounts.iter().flatten().find(|m| m.destination.as_str() == Some(hmz_wire::GUEST_PROGRAM));
+        let program = program.and_then(|mount| mount.source.as_str()).map(PathBuf::from);
+        Some(Self { program, ..Self::new(id, name, &state, created, &entry.labels) })
     }
 
     /// Reads an answer of `/containers/NAME/json`; `None` when it has no id or name.
@@ -265,7 +284,20 @@ mod tests {
 
     fn entry(name: &str, state: &str, created: i64, labels: Map<String, Value>) -> Listed {
         let entry = json!({"Id": "1", "Names": [format!("/{name}")], "State": state, "Created": created, "Labels": labels});
-        Listed::of_entry(&entry).unwrap()
+        Listed::of_entry(&serde_json::from_value(entry).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn of_an_entry_only_what_is_needed_is_read_and_what_is_odd_is_none() {
+        let read = |entry: Value| Listed::of_entry(&serde_json::from_value(entry).unwrap());
+        let mounts = json!([{"Type": "bind"}, {"Source": "/s/hmz", "Destination": hmz_wire::GUEST_PROGRAM, "RW": false}]);
+        let one = json!({"Id": "1", "Names": ["/a/b", "/b"], "State": "Running", "Created": 7, "Labels": null, "Mounts": mounts,
+            "Ports": [{"IP": "::", "PrivatePort": 1}], "NetworkSettings": {"Networks": {}}, "Status": "Up"});
+        let one = read(one).unwrap();
+        assert_eq!((one.id.as_str(), one.name.as_str(), one.program), ("1", "b", Some("/s/hmz".into())));
+        for odd in [json!({}), json!({"Id": 1, "Names": ["/b"]}), json!({"Id": "1", "Names": null, "Mounts": null})] {
+            assert!(read(odd).is_none());
+        }
     }
 
     fn share() -> Share {

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Fault, encoded};
 use super::capacity::{Gpus, Total};
-use super::labels::Listed;
+use super::labels::{Entry, Listed};
 use super::listing::{Listing, Shared};
 use super::road::Road;
 use super::way::Way;
@@ -243,16 +243,15 @@ impl Session<'_> {
         let filters = encoded(&json!({"label": filter}).to_string());
         let path = format!("/containers/json?all=1&filters={filters}");
         let mut tries = 0;
-        let answer = loop {
+        let (entries, now) = loop {
             tries += 1;
-            match self.api.get(&path).await {
+            match self.api.list::<Entry>(&path).await {
                 // podman lists nothing when one of them goes away meanwhile, and another look finds the others
                 Err(fault) if fault.status() == Some(404) && tries < LOOKS => {}
                 other => break other?,
             }
         };
-        let entries = answer.json.as_array().map(Vec::as_slice).unwrap_or_default();
-        Ok((entries.iter().filter_map(Listed::of_entry).collect(), answer.now))
+        Ok((entries.iter().filter_map(Listed::of_entry).collect(), now))
     }
 
     /// The box and the holds of a key, made through this runtime; nothing that is not ours.
