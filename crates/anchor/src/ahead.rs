@@ -18,24 +18,35 @@ const MAX_LOOKED_AT: usize = 12;
 /// Longest file that is read here, in bytes.
 const MAX_TEXT: usize = 4096;
 
-/// What an exec leaves, but for its strings.
+/// What an exec leaves, but for its strings and descriptors.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Around {
     state: State,
     cwd: Vec<u8>,
-    fds: Vec<(i32, OwnedFd)>,
 }
 
-impl Seen {
+impl Around {
+    /// What the exec of thread `tid` leaves. `None`: ask the stand-in.
+    pub(crate) fn of(tid: i32) -> Option<Self> {
+        let open = |name: &str| openat(CWD, format!("/proc/{tid}/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+        let state = State::of(&whole(&open("status")?)?)?;
+        let cwd = readlinkat(CWD, format!("/proc/{tid}/cwd"), Vec::with_capacity(256)).ok()?.into_bytes();
+        // one that was removed has such a name, and is none
+        (cwd.starts_with(b"/") && !cwd.ends_with(b" (deleted)")).then_some(Self { state, cwd })
+    }
+
     /// As the stand-in would introduce itself.
-    pub(crate) fn with(self, strings: Strings) -> Introduction {
-        let Self { state: State { umask, blocked, ignored }, cwd, fds } = self;
+    pub(crate) fn introduce(self, strings: Strings, fds: Descriptors) -> Introduction {
+        let Self { state: State { umask, blocked, ignored }, cwd } = self;
         Introduction { argv: strings.argv, env: strings.env, cwd, umask, blocked, ignored, ctty: None, fds, rest: Vec::new() }
     }
 }
 
-/// What the exec of thread `tid` leaves. `None`: ask the stand-in.
-pub(crate) fn look(tid: i32) -> Option<Seen> {
+/// What stays open, by number.
+pub(crate) type Descriptors = Vec<(i32, OwnedFd)>;
+
+/// The descriptors that the exec of thread `tid` leaves open. `None`: ask the stand-in.
+pub(crate) fn descriptors(tid: i32) -> Option<Descriptors> {
     let pid = Pid::from_raw(tid)?;
     // what is put into it has to have a number, or the exec would fail when its command has begun
     if sys::limit(tid, libc::RLIMIT_NOFILE)? < MAX_LOOKED_AT as u64 + 2 {
@@ -48,14 +59,7 @@ pub(crate) fn look(tid: i32) -> Option<Seen> {
     if count.is_some_and(|count| count > MAX_LOOKED_AT) {
         return None;
     }
-    let state = State::of(&text(own.as_fd(), "status")?)?;
-    let cwd = readlinkat(&own, "cwd", Vec::with_capacity(256)).ok()?.into_bytes();
-    // one that was removed has such a name, and is none
-    if !cwd.starts_with(b"/") || cwd.ends_with(b" (deleted)") {
-        return None;
-    }
-    let fds = descriptors(own.as_fd(), process.as_fd(), count)?;
-    Some(Seen { state, cwd, fds })
+    staying(own.as_fd(), process.as_fd(), count)
 }
 
 /// What a process's `status` says.
@@ -92,16 +96,18 @@ impl State {
 }
 
 /// The whole of a small file of the kernel's.
-fn text(own: BorrowedFd<'_>, name: &str) -> Option<String> {
-    whole(&openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?)
-}
-
 fn whole(file: &OwnedFd) -> Option<String> {
     let mut bytes = vec![0; MAX_TEXT];
     let len = rustix::io::read(file, &mut bytes).ok()?;
     bytes.truncate(len);
     // what fills the buffer may be longer
     (len < MAX_TEXT).then(|| String::from_utf8(bytes).ok())?
+}
+
+/// What an `fdinfo` begins with: where the descriptor is in its file, and its flags.
+fn beginning(info: &OwnedFd) -> Option<[u8; 64]> {
+    let mut bytes = [0; 64];
+    rustix::io::read(info, &mut bytes).ok().map(|_| bytes)
 }
 
 /// How many descriptors are open; `None` where the kernel does not tell (before 6.2).
@@ -111,11 +117,11 @@ fn count(own: BorrowedFd<'_>) -> Option<usize> {
 }
 
 /// The descriptors that the exec leaves open, in the order of their numbers; `count` are open.
-fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>, count: Option<usize>) -> Option<Vec<(i32, OwnedFd)>> {
+fn staying(own: BorrowedFd<'_>, process: BorrowedFd<'_>, count: Option<usize>) -> Option<Descriptors> {
     let infos = openat(own, "fdinfo", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut found = Vec::new();
     // what the exec closes is none, and what cannot be taken is nothing to be told
-    let take = |number: i32, info: &str| match stays(info)? {
+    let take = |number: i32, info: &OwnedFd| match stays(&beginning(info)?)? {
         true => Some(Some((number, pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()?))),
         false => Some(None),
     };
@@ -124,7 +130,7 @@ fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>, count: Option<usize
     for number in 0..2 * count.unwrap_or(0) as i32 {
         match openat(&infos, number.to_string(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(info) => {
-                found.extend(take(number, &whole(&info)?)?);
+                found.extend(take(number, &info)?);
                 seen += 1;
             }
             Err(Errno::NOENT) => {}
@@ -136,7 +142,8 @@ fn descriptors(own: BorrowedFd<'_>, process: BorrowedFd<'_>, count: Option<usize
     }
     found.clear();
     for number in list(infos.as_fd())? {
-        found.extend(take(number, &text(infos.as_fd(), &number.to_string())?)?);
+        let info = openat(&infos, number.to_string(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        found.extend(take(number, &info)?);
     }
     Some(found)
 }
@@ -159,9 +166,10 @@ fn list(infos: BorrowedFd<'_>) -> Option<Vec<i32>> {
 }
 
 /// Whether a descriptor's `fdinfo` says that it outlives an exec.
-fn stays(info: &str) -> Option<bool> {
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+fn stays(info: &[u8]) -> Option<bool> {
+    // a last line may be cut
+    let flags = info.split_inclusive(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"flags:")?.strip_suffix(b"\n"))?;
+    let flags = u32::from_str_radix(std::str::from_utf8(flags).ok()?.trim(), 8).ok()?;
     Some(flags & OFlags::CLOEXEC.bits() == 0)
 }
 
@@ -184,9 +192,10 @@ mod tests {
 
     #[test]
     fn what_is_closed_by_an_exec_does_not_stay() {
-        assert_eq!(stays("pos:\t0\nflags:\t0100002\n"), Some(true));
-        assert_eq!(stays("pos:\t0\nflags:\t02100002\n"), Some(false));
-        assert_eq!(stays("pos:\t0\n"), None);
+        assert_eq!(stays(b"pos:\t0\nflags:\t0100002\n"), Some(true));
+        assert_eq!(stays(b"pos:\t0\nflags:\t02100002\nmnt_id:\t1"), Some(false));
+        assert_eq!(stays(b"pos:\t0\nflags:\t02"), None);
+        assert_eq!(stays(b"pos:\t0\n"), None);
     }
 
     #[test]
@@ -196,7 +205,7 @@ mod tests {
         let _more: Vec<_> = (0..=MAX_LOOKED_AT).map(|_| own("/dev/null")).collect();
         let told = count(own("/proc/self").as_fd());
         assert!(told.is_none_or(|count| count > MAX_LOOKED_AT), "{told:?}");
-        assert!(descriptors(own("/proc/self").as_fd(), process.as_fd(), None).is_none());
+        assert!(staying(own("/proc/self").as_fd(), process.as_fd(), None).is_none());
     }
 
     #[test]
@@ -215,14 +224,15 @@ mod tests {
             .spawn()
             .expect("a process");
         let strings = || Strings { argv: vec![b"a".to_vec().into()], env: vec![b"B=c".to_vec().into()] };
-        let told = look(child.id() as i32);
+        let tid = child.id() as i32;
+        let (around, fds) = (Around::of(tid), descriptors(tid));
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv().is_err());
-        let own = look(rustix::process::getpid().as_raw_nonzero().get());
+        let own = Around::of(rustix::process::getpid().as_raw_nonzero().get());
         drop(end);
         assert!(thread.join().expect("its end"));
         child.kill().and_then(|()| child.wait()).expect("its end");
-        let told = told.expect("one thread, no session, three descriptors").with(strings());
+        let told = around.expect("one thread, no session").introduce(strings(), fds.expect("three descriptors"));
         assert_eq!((told.argv, told.env), (strings().argv, strings().env));
         assert_eq!(told.cwd, dir.as_os_str().as_encoded_bytes());
         assert_eq!(told.fds.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);

@@ -66,8 +66,10 @@ impl Borders {
         let mut crossing = Crossing::default();
         // two descriptors of one file share one pipe, so that what is written to both keeps its order
         let mut copied: HashMap<(u64, u64), OwnedFd> = HashMap::new();
+        // most often what is written and what is complained of go to one file
+        let mut known = None;
         for (number, fd) in given {
-            let fd = match self.judge(fd.as_fd()) {
+            let fd = match self.judge(fd.as_fd(), &mut known) {
                 Verdict::Pass => fd,
                 Verdict::Copy if all_are_copied && (0..=2).contains(&number) && has_one_direction(fd.as_fd()) => fd,
                 Verdict::Copy if (0..=2).contains(&number) => {
@@ -94,7 +96,8 @@ impl Borders {
         Ok(crossing)
     }
 
-    fn judge(&self, fd: BorrowedFd<'_>) -> Verdict {
+    /// `known`: device and inode of a regular file that the box has.
+    fn judge(&self, fd: BorrowedFd<'_>, known: &mut Option<(u64, u64)>) -> Verdict {
         let (Ok(stat), Ok(flags)) = (fstat(fd), fcntl_getfl(fd)) else {
             return Verdict::Refuse;
         };
@@ -110,8 +113,12 @@ impl Borders {
                 Some(_) => Verdict::Copy,
                 None => Verdict::Refuse,
             },
+            FileType::RegularFile if *known == Some((stat.st_dev, stat.st_ino)) => Verdict::Pass,
             FileType::RegularFile => match link_of(fd) {
-                Some(link) if self.is_shared(&link, &stat) => Verdict::Pass,
+                Some(link) if self.is_shared(&link, &stat) => {
+                    *known = Some((stat.st_dev, stat.st_ino));
+                    Verdict::Pass
+                }
                 _ => Verdict::Copy,
             },
             FileType::Socket if !foreign && self.is_own_pair(fd) => Verdict::Pass,

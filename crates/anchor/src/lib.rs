@@ -2,6 +2,7 @@
 
 mod ahead;
 mod arguments;
+mod aside;
 mod child;
 mod collect;
 mod config;

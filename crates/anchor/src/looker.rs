@@ -1,14 +1,15 @@
-//! Looks at a caller in a thread of its own while the tracer decides, and asks the box for its command while the tracer makes the
-//! caller's exec the stand-in's: what the tracer waits for then is the caller alone.
+//! Looks at a caller's descriptors in a thread of its own while the tracer decides, and asks the box for its command while the tracer
+//! makes the caller's exec the stand-in's: what the tracer waits for then is the caller alone.
 //!
-//! One caller at a time, as the tracer has them. Each look is either begun or dropped before the next.
+//! One caller at a time, as the tracer has them.
 
-use crate::ahead::{self, Seen};
+use crate::ahead::{self, Around};
 use crate::arguments::Strings;
+use crate::aside::Aside;
 use crate::late::Reached;
 use crate::policy::Target;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 
 /// A command to be begun as it was seen.
 pub(crate) struct Order {
@@ -20,15 +21,23 @@ pub(crate) struct Order {
     pub(crate) target: Target,
     /// The arguments and variables.
     pub(crate) strings: Strings,
+    /// What else is known of its caller, when that is all.
+    pub(crate) around: Option<Around>,
 }
 
 /// The tracer's side.
 pub(crate) struct Looker {
-    callers: Sender<i32>,
-    /// Whether the caller can be told of, once a look.
-    found: Receiver<bool>,
-    /// What becomes of it, once a look.
-    orders: Sender<Option<Order>>,
+    callers: Sender<Caller>,
+    /// What became of each order: it came back, or has begun.
+    returned: Receiver<Option<Order>>,
+    /// `None` where it cannot be beside the tracer.
+    aside: Option<Aside>,
+}
+
+/// A waiting thread, and what becomes of it. One whose orders end without any is forgotten.
+struct Caller {
+    tid: i32,
+    orders: Receiver<Order>,
 }
 
 impl Looker {
@@ -38,61 +47,62 @@ impl Looker {
     /// When there can be none.
     pub(crate) fn start() -> std::io::Result<Self> {
         let (callers, asked) = channel();
-        let (told, found) = channel();
-        let (orders, ordered) = channel();
-        std::thread::Builder::new().name("looker".into()).spawn(move || look_and_begin(&asked, &told, &ordered))?;
-        Ok(Self { callers, found, orders })
+        let (returns, returned) = channel();
+        let (tells, told) = channel();
+        let work = move || {
+            let aside = Aside::this_thread();
+            if tells.send(aside.clone()).is_ok() {
+                look_and_begin(&asked, &returns, aside.as_ref());
+            }
+        };
+        std::thread::Builder::new().name("looker".into()).spawn(work)?;
+        let aside = told.recv().map_err(std::io::Error::other)?;
+        Ok(Self { callers, returned, aside })
     }
 
     /// Begins to look at a waiting thread.
     pub(crate) fn look(&self, tid: i32) -> Option<Looking<'_>> {
-        self.callers.send(tid).ok()?;
-        Some(Looking { looker: self, found: None, ordered: false })
+        let (orders, ordered) = channel();
+        if let Some(aside) = &self.aside {
+            aside.make_way();
+        }
+        self.callers.send(Caller { tid, orders: ordered }).ok()?;
+        Some(Looking { looker: self, orders })
     }
 }
 
 /// A caller that is being looked at. Dropped, nothing begins.
 pub(crate) struct Looking<'a> {
     looker: &'a Looker,
-    found: Option<bool>,
-    ordered: bool,
+    orders: Sender<Order>,
 }
 
 impl Looking<'_> {
-    /// Whether all is known that its command needs. Waits for the look.
-    pub(crate) fn is_known(&mut self) -> bool {
-        *self.found.get_or_insert_with(|| self.looker.found.recv().unwrap_or(false))
-    }
-
-    /// Begins its command, which is not waited for. Only when all is known: else the socket closes.
-    pub(crate) fn begin(mut self, order: Order) {
-        if self.is_known() {
-            self.ordered = true;
-            // a thread that is gone closes the socket, which the stand-in takes for our end
-            let _ = self.looker.orders.send(Some(order));
+    /// Begins its command as soon as it was seen, and waits no longer than for that. Gives the order back when something is not known
+    /// that its command needs.
+    pub(crate) fn begin(self, order: Order) -> Option<Order> {
+        match self.orders.send(order) {
+            // a thread that is gone with it has closed the socket, which the stand-in takes for our end
+            Ok(()) => self.looker.returned.recv().unwrap_or(None),
+            Err(SendError(order)) => Some(order),
         }
     }
 }
 
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        if self.is_known() && !self.ordered {
-            let _ = self.looker.orders.send(None);
+fn look_and_begin(asked: &Receiver<Caller>, returns: &Sender<Option<Order>>, aside: Option<&Aside>) {
+    while let Ok(Caller { tid, orders }) = asked.recv() {
+        if let Some(aside) = aside {
+            aside.runs();
         }
-    }
-}
-
-fn look_and_begin(asked: &Receiver<i32>, told: &Sender<bool>, ordered: &Receiver<Option<Order>>) {
-    while let Ok(tid) = asked.recv() {
-        let seen: Option<Seen> = ahead::look(tid);
-        if told.send(seen.is_some()).is_err() {
-            return;
-        }
-        let Some(seen) = seen else { continue };
-        match ordered.recv() {
-            Ok(Some(Order { there, socket, target, strings })) => there.begin_told(socket, target, seen.with(strings)),
-            Ok(None) => {}
-            Err(_) => return,
-        }
+        let fds = ahead::descriptors(tid);
+        let Ok(mut order) = orders.recv() else { continue };
+        let (Some(fds), Some(around)) = (fds, order.around.take()) else {
+            // the tracer is gone with its process only
+            let _ = returns.send(Some(order));
+            continue;
+        };
+        let _ = returns.send(None);
+        let Order { there, socket, target, strings, .. } = order;
+        there.begin_told(socket, target, around.introduce(strings, fds));
     }
 }

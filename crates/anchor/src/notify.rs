@@ -5,6 +5,7 @@
 //! memory is never written: the empty path that call needs is the end of the path the caller gave. The call bears the
 //! session's ticket, with which the filter lets it pass.
 
+use crate::ahead::Around;
 use crate::arguments::{self, Strings};
 use crate::filter::Ticket;
 use crate::late::{Late, Names, Reached};
@@ -81,8 +82,9 @@ impl Notifier {
             Decision::Box(_) => self.place.wait(),
             Decision::Here | Decision::Fail(_) => None,
         };
-        let mut strings = Strings::default();
+        let (mut strings, mut around) = (Strings::default(), None);
         if let Decision::Box(_) = decision {
+            around = looking.as_ref().and_then(|_| Around::of(n.tid));
             match arguments::read(n.tid, call.argv, call.envp) {
                 Ok(read) => strings = read,
                 Err(errno) => decision = Decision::Fail(errno),
@@ -97,7 +99,7 @@ impl Notifier {
             (Decision::Fail(errno), _) => Some(Answer::Fail(errno)),
             (Decision::Box(_), None) => Some(Answer::Fail(libc::EIO)),
             (Decision::Box(target), Some(there)) => {
-                let order = |socket| Order { there, socket, target, strings };
+                let order = |socket| Order { there, socket, target, strings, around };
                 self.redirect(n, &call, call.path + path.len() as u64, looking, order);
                 None
             }
@@ -124,24 +126,22 @@ impl Notifier {
             Err(e) => return fail(e.raw_os_error()),
         };
         let order = order(UnixStream::from(ours));
-        // what has no arguments is given one by the kernel
-        let known = looking.filter(|_| !order.strings.argv.is_empty()).and_then(|mut one| one.is_known().then_some(one));
-        let mark = match &known {
-            Some(_) => TOLD_MARK,
-            None if order.there.is_copied() => KEEPS_TERMINAL_MARK,
-            None => SOCKET_MARK,
-        };
         if let Err(e) = ptrace::seize(pid, ptrace::Options::empty()) {
             // somebody traces it already
             return fail(e as i32);
         }
-        let untold = match known {
-            Some(known) => {
-                // what it asks for ends with the caller, whose end closes the socket
-                known.begin(order);
-                None
-            }
+        let is_copied = order.there.is_copied();
+        // what has no arguments is given one by the kernel; and from here on the number is its caller's, if it was until here
+        let is_plain = order.around.is_some() && !order.strings.argv.is_empty() && sys::still_waits(listener, n.id);
+        let untold = match looking.filter(|_| is_plain) {
+            // what it asks for ends with the caller, whose end closes the socket
+            Some(looking) => looking.begin(order),
             None => Some(order),
+        };
+        let mark = match &untold {
+            None => TOLD_MARK,
+            Some(_) if is_copied => KEEPS_TERMINAL_MARK,
+            Some(_) => SOCKET_MARK,
         };
         let program = match self.give(n.id, pid, &theirs, mark) {
             Ok(program) => Some(program),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// The PATH of a box whose image sets none.
@@ -15,32 +16,63 @@ const MAX_NAMES: usize = 16_384;
 /// What a directory was when its names were read: device, inode, and time of its last change.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
-/// The programs on the box's PATH.
+/// One directory of PATH.
 #[derive(Debug)]
-pub(crate) struct Programs {
-    directories: Vec<PathBuf>,
-    stamps: Vec<Stamp>,
+struct Directory {
+    path: PathBuf,
+    /// It, as it was found there.
+    open: Option<File>,
+    stamp: Stamp,
 }
 
-fn stamp(directory: &PathBuf) -> Stamp {
-    let found = std::fs::metadata(directory).ok()?;
-    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
+impl Directory {
+    fn of(path: PathBuf) -> Self {
+        Self { path, open: None, stamp: None }
+    }
+
+    /// As it is now at its path.
+    fn now(&self) -> Stamp {
+        std::fs::metadata(&self.path).ok().map(|found| stamp(&found))
+    }
+
+    /// As it is now where it was found, which takes no look-up of its path.
+    fn kept(&self) -> Stamp {
+        match &self.open {
+            Some(open) => open.metadata().ok().map(|found| stamp(&found)),
+            None => self.now(),
+        }
+    }
+
+    /// Takes down what is there now.
+    fn keep(&mut self) {
+        let path = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(&self.path);
+        self.open = path.ok();
+        self.stamp = self.kept();
+    }
 }
+
+fn stamp(found: &Metadata) -> (u64, u64, i64, i64) {
+    (found.dev(), found.ino(), found.mtime(), found.mtime_nsec())
+}
+
+/// The programs on the box's PATH.
+#[derive(Debug)]
+pub(crate) struct Programs(Vec<Directory>);
 
 impl Programs {
     /// Those of a PATH; `None` for a box that has none.
     pub(crate) fn of(path: Option<&[u8]>) -> Self {
         let path = path.unwrap_or(DEFAULT_PATH);
         let directories = path.split(|&b| b == b':').map(|part| PathBuf::from(std::ffi::OsString::from_vec(part.to_vec())));
-        Self { directories: directories.collect(), stamps: Vec::new() }
+        Self(directories.map(Directory::of).collect())
     }
 
     /// The names of what is no directory, sorted. What may not be executed is named too: then the kernel says so, and
     /// one that is made executable later is not missed.
     pub(crate) fn names(&mut self) -> Vec<String> {
-        self.stamps = self.directories.iter().map(stamp).collect();
+        self.0.iter_mut().for_each(Directory::keep);
         let mut names = BTreeSet::new();
-        for directory in self.directories.iter().filter(|d| d.is_absolute()) {
+        for directory in self.0.iter().map(|d| &d.path).filter(|path| path.is_absolute()) {
             for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
                 if names.len() < MAX_NAMES
                     && entry.file_type().is_ok_and(|kind| !kind.is_dir())
@@ -55,14 +87,19 @@ impl Programs {
 
     /// Whether a directory has other names than when they were read last.
     pub(crate) fn changed(&self) -> bool {
-        !self.directories.iter().map(stamp).eq(self.stamps.iter().copied())
+        self.0.iter().any(|directory| directory.kept() != directory.stamp)
+    }
+
+    /// Whether another directory has come in the place of one, which is rare, and takes longer to see.
+    pub(crate) fn replaced(&self) -> bool {
+        self.0.iter().any(|directory| directory.now() != directory.stamp)
     }
 
     /// The paths to try for a name, in order. An empty part of PATH is the command's own directory.
     pub(crate) fn candidates(&self, name: &[u8]) -> Vec<CString> {
         let path =
             |directory: &PathBuf| CString::new(directory.join(std::ffi::OsStr::from_bytes(name)).into_os_string().into_vec());
-        self.directories.iter().filter_map(|directory| path(directory).ok()).collect()
+        self.0.iter().filter_map(|directory| path(&directory.path).ok()).collect()
     }
 }
 
@@ -82,7 +119,14 @@ mod tests {
         std::fs::write(directory.path().join("other"), "").expect("other");
         assert!(programs.changed());
         assert_eq!(programs.names(), ["other", "tool"]);
-        assert!(!programs.changed());
+        assert!(!programs.changed() && !programs.replaced());
+        let (here, away) = (directory.path().to_owned(), directory.path().with_extension("away"));
+        std::fs::rename(&here, &away).expect("moved");
+        std::fs::create_dir(&here).expect("another in its place");
+        assert!(!programs.changed() && programs.replaced());
+        assert_eq!(programs.names(), [""; 0]);
+        assert!(!programs.changed() && !programs.replaced());
+        std::fs::remove_dir_all(&away).expect("gone");
     }
 
     #[test]

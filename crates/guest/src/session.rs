@@ -322,6 +322,10 @@ impl Session {
                 self.commands.remove(&id);
             }
         }
+        // whoever was told goes on meanwhile
+        if !changed && self.programs.replaced() {
+            self.unsaid.push(FromGuest::Programs(self.programs.names()));
+        }
     }
 
     /// Kills on what is to be killed; tells, when `tell`, of commands whose last process is gone.
