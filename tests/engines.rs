@@ -6,6 +6,8 @@ mod support;
 
 #[path = "engines/engine.rs"]
 mod engine;
+#[path = "engines/gpus.rs"]
+mod gpus;
 
 use engine::Scene;
 use provider::Provider;

@@ -41,7 +41,7 @@ pub fn measure(rounds: usize) -> Vec<Figure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let admitted = || {
         let key = BoxKey { instance: "bench".into(), uid: Uuid::new_v4(), incarnation: 1, role: "box".into() };
-        let want = Want { key, run: None, cpus: Some(Cpus::whole(1)), memory: None, gpus: None, gpu_memory: None };
+        let want = Want { key, run: None, cpus: Some(Cpus::whole(1)), memory: None, gpus: None, gpu_memory: None, image: None };
         let began = Instant::now();
         let answer = runtime.block_on(driver.admit(&target, &[want]));
         let took = began.elapsed().as_secs_f64();

@@ -99,6 +99,10 @@ impl Reconciler for Sweep {
             let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
             // one that does not answer is swept when it does
             let Ok(mut listed) = driver.list(&target).await else { continue };
+            if listed.iter().any(|b| b.purpose == Purpose::Probe) {
+                // those that are still asked stay
+                stays = driver.tidy(&target).await.err().map(ReconcileError::from).or(stays);
+            }
             let mut environments = named(world, &listed).await?;
             if !late(&world.instance, &listed, &environments).is_empty() {
                 // a box of theirs may have come to be since it was listed

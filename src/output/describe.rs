@@ -227,9 +227,12 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.add(1, "Memory free", table::free_memory(r));
     let gpus = table::gpus(r);
     if !gpus.is_empty() {
-        let free: Vec<&str> = gpus.iter().filter(|id| !s.held_gpus.contains(id)).map(String::as_str).collect();
+        let free = table::which_gpus_free(r);
         let which = if free.is_empty() { String::new() } else { format!(" ({})", free.join(", ")) };
         lines.add(1, "GPUs free", format!("{}{which}", table::free_gpus(r)));
+        if !s.silent_gpus.is_empty() {
+            lines.add(1, "GPUs silent", format!("{} (they did not answer when they were asked last)", s.silent_gpus.join(", ")));
+        }
     }
     lines.add(1, "Containers", table::containers(r));
     lines.add(1, "Handed out", table::handed_out(r));

@@ -177,11 +177,17 @@ pub fn gpus(r: &Resource<Runtime>) -> &[String] {
 
 /// GPUs free of all, `1/2`; `<none>` where there are none.
 pub fn free_gpus(r: &Resource<Runtime>) -> String {
-    let (all, held) = (gpus(r), &r.status.held_gpus);
-    match (all.len(), held.len()) {
+    let all = gpus(r);
+    match (all.len(), r.status.held_gpus.len()) {
         (0, 0) => NONE.into(),
-        (_, _) => format!("{}/{}", all.iter().filter(|id| !held.contains(id)).count(), all.len()),
+        (_, _) => format!("{}/{}", which_gpus_free(r).len(), all.len()),
     }
+}
+
+/// The GPUs it hands out that nobody has and that answer, as far as that is known.
+pub fn which_gpus_free(r: &Resource<Runtime>) -> Vec<&str> {
+    let s = &r.status;
+    gpus(r).iter().filter(|id| !s.held_gpus.contains(id) && !s.silent_gpus.contains(id)).map(String::as_str).collect()
 }
 
 /// How much more is handed out than there is: ` (2 over)`, or nothing.

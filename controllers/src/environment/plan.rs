@@ -10,7 +10,8 @@ use crate::target::{Saved, known_endpoint, not_saved, target, undriven};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{
-    DefaultRequest, Environment, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
+    DefaultRequest, Environment, EnvironmentSpec, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy, Run,
+    RuntimeSpec, Share,
 };
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
@@ -214,7 +215,14 @@ pub fn target_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSp
 pub fn want_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>, instance: &str) -> Want {
     let run = owner_run(environment).map(|o| o.uid);
     let DefaultRequest { cpus, memory, gpus } = asked(environment, runtime);
-    Want { key: key_of(environment, instance), run, cpus, memory, gpus, gpu_memory: environment.spec.gpu_memory }
+    let (key, gpu_memory) = (key_of(environment, instance), environment.spec.gpu_memory);
+    Want { key, run, cpus, memory, gpus, gpu_memory, image: Some(image_of(&environment.spec, runtime)) }
+}
+
+/// The image of its box: its own, else its runtime's.
+fn image_of(spec: &EnvironmentSpec, runtime: Option<&RuntimeSpec>) -> String {
+    let saved = || runtime.and_then(|r| r.image.clone());
+    spec.image.clone().or_else(saved).unwrap_or_else(|| DEFAULT_IMAGE.into())
 }
 
 /// The amounts it asks for.
@@ -401,7 +409,7 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             return Step::Wait(Action::await_change());
         }
     };
-    let image = env.spec.image.clone().or_else(|| runtime.image.clone()).unwrap_or_else(|| DEFAULT_IMAGE.into());
+    let image = image_of(&env.spec, Some(runtime));
     if env.status.image.as_ref() != Some(&image) {
         outcome::set(env, IMAGE_READY, False, "Pending", "", seen.now);
     }
@@ -564,7 +572,7 @@ fn drifted(env: &Resource<Environment>, seen: &Observed) -> bool {
     let (spec, status) = (&env.spec, &env.status);
     let asked = asked(env, seen.runtime.as_ref());
     let runtime = seen.runtime.clone().unwrap_or_default();
-    let image = spec.image.clone().or(runtime.image).unwrap_or_else(|| DEFAULT_IMAGE.into());
+    let image = image_of(spec, Some(&runtime));
     let share = status.share.clone().unwrap_or_default();
     // one that moved is in that runtime's own directory, or else in the one that was asked for
     let workdir = match (has_moved(env), runtime.workdir) {

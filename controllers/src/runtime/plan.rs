@@ -30,7 +30,7 @@ pub struct Observed {
 /// Whether a container of ours holds its share: a hold does until it is gone, a box until it ended.
 pub fn holds(one: &ObservedBox) -> bool {
     match one.purpose {
-        Purpose::Lock => false,
+        Purpose::Lock | Purpose::Probe => false,
         Purpose::Hold => true,
         Purpose::Box => matches!(one.state, BoxState::Created | BoxState::Running(_)),
         Purpose::Foreign => matches!(one.state, BoxState::Running(_)),
@@ -67,10 +67,13 @@ pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
             status.memory = Some(facts.memory);
             status.gpus = facts.gpus.clone().unwrap_or_default();
             status.runtimes = facts.runtimes.clone();
-            let held: BTreeSet<&String> = holding.iter().flat_map(|b| &b.share.gpus).collect();
-            let all = held.iter().any(|id| *id == "all");
+            status.silent_gpus = hmz_drivers::silent_gpus(&runtime.spec, facts);
             let gpus = if runtime.spec.gpus.is_empty() { &status.gpus } else { &runtime.spec.gpus };
-            status.held_gpus = if all { gpus.clone() } else { held.into_iter().cloned().collect() };
+            // by the word it has here, whichever its holder has for it
+            let same = |id: &String| facts.gpu_answers.same(id).to_owned();
+            let named = |id: &String| gpus.iter().find(|own| same(own) == same(id)).unwrap_or(id).clone();
+            let held: BTreeSet<String> = holding.iter().flat_map(|b| &b.share.gpus).map(named).collect();
+            status.held_gpus = if held.contains("all") { gpus.clone() } else { held.into_iter().collect() };
             let cpus = holding.iter().filter_map(|b| b.share.cpus).map(Cpus::millis).sum();
             let memory = holding.iter().filter_map(|b| b.share.memory).map(Memory::bytes).fold(0, u64::saturating_add);
             status.held_cpus = Some(Cpus::from_millis(cpus));
@@ -134,10 +137,14 @@ fn overcommitted(runtime: &Resource<Runtime>, seen: &Observed, facts: &Facts, ho
             has.in_words()
         ));
     }
-    let ids: BTreeSet<&String> = run.iter().flat_map(|b| &b.share.gpus).collect();
-    for id in ids {
-        if run.iter().filter(|b| b.share.gpus.contains(id)).count() > 1 {
-            let to = to(&|b| b.share.gpus.contains(id).then(|| format!("GPU {id}")));
+    let same = |id: &String| facts.gpu_answers.same(id).to_owned();
+    let mut told = BTreeSet::new();
+    let mut ids: Vec<&String> = run.iter().flat_map(|b| &b.share.gpus).collect();
+    ids.sort();
+    for id in ids.into_iter().filter(|id| told.insert(same(id))) {
+        let of = |b: &ObservedBox| b.share.gpus.iter().find(|held| same(held) == same(id)).cloned();
+        if run.iter().filter(|b| of(b).is_some()).count() > 1 {
+            let to = to(&|b| of(b).map(|held| format!("GPU {held}")));
             said.push(format!("{at} has handed out GPU {id} more than once: {to}"));
         }
     }
@@ -233,6 +240,8 @@ mod tests {
         boxes[0].labels.run = Some(Uuid::from_u128(9));
         boxes[1].labels.share = Share { memory: gib(3), gpus: vec!["1".into()], ..boxes[1].share.clone() };
         boxes[1].labels.run = Some(Uuid::from_u128(8));
+        let mut by_uuid = boxes.clone();
+        by_uuid[1].labels.share.gpus = vec!["GPU-b".into()];
         let facts = Facts { cpus: Cpus::whole(8), memory: Memory::from_bytes(16 << 30), ..Facts::default() };
         let runs = BTreeMap::from([(Uuid::from_u128(9), "fix-add".to_owned())]);
         let now = Timestamp::UNIX_EPOCH;
@@ -240,6 +249,16 @@ mod tests {
         let status = plan(&runtime, &seen);
         let said = status.conditions.get(SUFFICIENT).unwrap();
         assert_eq!((said.status, said.reason.as_str()), (False, "OverCommitted"));
+        // one that another has under its other name is handed out twice too
+        let mut heard = seen.daemon.clone().unwrap().0;
+        heard.gpu_answers.uuids = [("1".to_owned(), "GPU-b".to_owned())].into();
+        heard.gpu_answers.silent = ["0".to_owned()].into();
+        heard.gpus = Some(vec!["0".into(), "1".into(), "2".into()]);
+        let twice = plan(&runtime, &Observed { daemon: Ok((heard, by_uuid)), ..seen.clone() });
+        let words = &twice.conditions.get(SUFFICIENT).unwrap().message;
+        let both = "docker@here has handed out GPU 1 more than once: GPU 1 to b on host, GPU GPU-b to theirs on host; ";
+        assert!(words.contains(both) && words.ends_with("; GPU 0 does not answer"), "{words}");
+        assert_eq!((twice.held_gpus, twice.silent_gpus), (vec!["0".to_owned(), "1".into()], vec!["0".to_owned()]));
         assert_eq!(
             said.message,
             "docker@here has handed out 5 CPUs, and has 4: 3 CPUs to b on host, 2 CPUs to theirs on host; \

@@ -26,5 +26,5 @@ pub const ENV_UID: &str = "hmz.uid";
 pub const INCARNATION: &str = "hmz.incarnation";
 /// The run's `metadata.uid`; absent for a standalone environment.
 pub const RUN: &str = "hmz.run";
-/// What the container is for: `box`, `hold` or `lock`.
+/// What the container is for: `box`, `hold`, `lock` or `probe`.
 pub const PURPOSE: &str = "hmz.purpose";

@@ -1,7 +1,14 @@
 //! What a runtime was saved to hand out and its daemon has not got. Pure.
 
+use crate::gpus::in_words;
 use crate::types::Facts;
 use hmz_api::kinds::RuntimeSpec;
+
+/// The GPUs it hands out (those that were saved, else those its daemon lists) that did not answer when they were asked last.
+pub fn silent_gpus(spec: &RuntimeSpec, facts: &Facts) -> Vec<String> {
+    let ids = if spec.gpus.is_empty() { facts.gpus.as_deref().unwrap_or_default() } else { &spec.gpus };
+    ids.iter().filter(|id| facts.gpu_answers.is_silent(id)).cloned().collect()
+}
 
 /// Each thing that is saved and lacking, as a clause about the daemon: `it is to hand out 8 CPUs and has 4`.
 pub fn lacking(spec: &RuntimeSpec, facts: &Facts) -> Vec<String> {
@@ -29,6 +36,8 @@ pub fn lacking(spec: &RuntimeSpec, facts: &Facts) -> Vec<String> {
             short.push(format!("it has no GPU {}", missing.join(", ")));
         }
     }
+    let silent = silent_gpus(spec, facts);
+    short.extend(in_words(&silent.iter().map(String::as_str).collect::<Vec<_>>()));
     if let Some(runtime) = spec.runtime.as_ref().filter(|runtime| !facts.runtimes.contains(runtime)) {
         short.push(format!("it has no OCI runtime {runtime}"));
     }
@@ -72,6 +81,12 @@ mod tests {
         let enough = RuntimeSpec { cpus: Some(Cpus::whole(4)), gpus: text(&["0", "GPU-b"]), ..RuntimeSpec::default() };
         assert_eq!(lacking(&enough, &facts), [] as [&str; 0]);
         assert_eq!(lacking(&RuntimeSpec { runtime: None, ..spec }, &Facts { gpus: None, ..facts }).len(), 2);
+        // one that does not answer is lacking, whether it was saved or is only listed
+        let mut dead = Facts { gpus: Some(text(&["0", "1"])), gpu_names: text(&["0", "1"]), ..Facts::default() };
+        dead.gpu_answers.silent = ["1".to_owned()].into();
+        let saved = |ids: &[&str]| RuntimeSpec { gpus: text(ids), ..RuntimeSpec::default() };
+        assert_eq!(lacking(&saved(&[]), &dead), ["GPU 1 does not answer"]);
+        assert_eq!((lacking(&saved(&["1"]), &dead).len(), lacking(&saved(&["0"]), &dead).len()), (1, 0));
         let swarm = RuntimeSpec { gpu_resource: Some("GPU".into()), ..RuntimeSpec::default() };
         let nodes = Facts { nodes: Some(Vec::new()), ..Facts::default() };
         assert_eq!(lacking(&swarm, &nodes), ["none of its nodes may take a task", "no node advertises GPU"]);

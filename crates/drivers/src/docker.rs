@@ -40,6 +40,7 @@ pub use way::{NoHosts, SavedHosts};
 
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
+use crate::gpus::GpuAnswers;
 use crate::types::{
     Admitted, BoxKey, BoxSpec, BoxState, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want,
 };
@@ -97,11 +98,21 @@ pub struct Limits {
     pub hold_age: Duration,
     /// How long one answer of the daemon is waited for; a pull is not bounded.
     pub call: Duration,
+    /// How long a GPU that is asked whether it answers is waited for.
+    pub gpu_answers: Duration,
+    /// How long what it said is good for.
+    pub gpus_known: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { lock_stale: Duration::from_secs(10), hold_age: Duration::from_secs(60), call: Duration::from_secs(60) }
+        Self {
+            lock_stale: Duration::from_secs(10),
+            hold_age: Duration::from_secs(60),
+            call: Duration::from_secs(60),
+            gpu_answers: Duration::from_secs(15),
+            gpus_known: Duration::from_secs(300),
+        }
     }
 }
 
@@ -178,7 +189,10 @@ impl DockerDriver {
                 let (machine, shared) = match known {
                     Some(known) if known.api.speaks_as(&api) => (known.machine, known.shared),
                     // of another daemon nothing is known yet
-                    Some(known) => (Arc::default(), known.shared),
+                    Some(known) => {
+                        known.shared.gpus.forget();
+                        (Arc::default(), known.shared)
+                    }
                     None => Default::default(),
                 };
                 let spoken = Spoken { api, machine, shared };
@@ -216,6 +230,19 @@ impl Driver for DockerDriver {
             return attached::admit(&self.session(target).await?, container, wants).await.map(Some);
         }
         weigh::weigh(&self.session(target).await?, wants, promised, gone).await.map(Some)
+    }
+
+    async fn gpus(&self, target: &Target, image: &str) -> Result<GpuAnswers, DriverError> {
+        let session = self.session(target).await?;
+        if target.spec.container.is_some() {
+            return Ok(GpuAnswers::default());
+        }
+        let ids = session.total(true).await?.gpus.ids;
+        gpus::ask::of_ids(&session, &ids, image).await
+    }
+
+    async fn tidy(&self, target: &Target) -> Result<(), DriverError> {
+        gpus::ask::tidy(&self.session(target).await?).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

@@ -1,6 +1,7 @@
 //! The trait every backend implements, and the simulated world of the controllers' tests too.
 
 use crate::error::DriverError;
+use crate::gpus::GpuAnswers;
 use crate::types::{
     Admitted, BoxKey, BoxSpec, BoxState, Ending, Facts, ObservedBox, Promised, Purpose, RemoveOutcome, Started, Target, Want,
     is_same_box,
@@ -45,6 +46,19 @@ pub trait Driver: Send + Sync + 'static {
     ) -> Result<Option<Admitted>, DriverError> {
         let _ = (target, wants, promised, gone);
         Ok(None)
+    }
+
+    /// Asks the GPUs that the runtime hands out whether they answer, with an image that is there; those of which it is known from a
+    /// moment ago are not asked again. [`Driver::admit`] does so by itself. A backend that has no way to ask knows nothing.
+    async fn gpus(&self, target: &Target, image: &str) -> Result<GpuAnswers, DriverError> {
+        let _ = (target, image);
+        Ok(GpuAnswers::default())
+    }
+
+    /// Removes containers of [`Purpose::Probe`] that are left of processes that died.
+    async fn tidy(&self, target: &Target) -> Result<(), DriverError> {
+        let _ = target;
+        Ok(())
     }
 
     /// Makes the holds young again; one that aged out meanwhile is an error (`Transient`), and admission starts over.

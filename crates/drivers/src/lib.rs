@@ -7,13 +7,15 @@ mod allowance;
 pub mod docker;
 mod driver;
 mod error;
+mod gpus;
 mod labels;
 pub mod swarm;
 mod types;
 
-pub use allowance::lacking;
+pub use allowance::{lacking, silent_gpus};
 pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
+pub use gpus::GpuAnswers;
 /// The way to a box, which a driver hands to whoever works in it.
 pub use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 pub use labels::Labels;

@@ -1,5 +1,6 @@
 //! What controllers and drivers tell each other.
 
+use crate::gpus::GpuAnswers;
 use crate::labels::Labels;
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::RuntimeRef;
@@ -55,6 +56,8 @@ pub struct Want {
     pub gpus: Option<u32>,
     /// Memory each of them is to have at least.
     pub gpu_memory: Option<Memory>,
+    /// The image its box will be of, with which GPUs are asked whether they answer; `None`: they are not.
+    pub image: Option<String>,
 }
 
 /// Why there is no room. `Display` is the seed's sentence: `docker@gpubox has 4 of 4 CPUs free, and 'box' asks for 8`.
@@ -149,6 +152,8 @@ pub enum Purpose {
     Hold,
     /// It is the admission lock.
     Lock,
+    /// It asks a GPU whether it answers, and is gone soon.
+    Probe,
     /// It was made by something else that writes the same labels.
     Foreign,
 }
@@ -234,6 +239,8 @@ pub struct Facts {
     pub gpus: Option<Vec<String>>,
     /// Every id a GPU is listed by: a number, a uuid.
     pub gpu_names: Vec<String>,
+    /// What they said last, as far as they were asked.
+    pub gpu_answers: GpuAnswers,
     /// The address it was reached at.
     pub endpoint: String,
     /// Its clock.

@@ -26,7 +26,7 @@ async fn others(driver: &DockerDriver, target: &Target) -> u64 {
             Purpose::Box => !matches!(one.state, BoxState::Exited(_)),
             Purpose::Hold => true,
             Purpose::Foreign => matches!(one.state, BoxState::Running(_)) && !one.provider.is_empty(),
-            Purpose::Lock => false,
+            Purpose::Lock | Purpose::Probe => false,
         };
         if counts && one.provider != target.runtime.provider() {
             let id = one.key.as_ref().map_or_else(|| one.id.clone(), |k| format!("{}.{}", k.uid, k.incarnation));

@@ -15,6 +15,7 @@ use hmz_api::rest::{
     AddRuntime, AddedRuntime, Applied, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };
 use hmz_api::{Backend, Error, ErrorKind, RuntimeRef};
+use hmz_controllers::environment::plan::DEFAULT_IMAGE;
 use hmz_drivers::docker::{self, DockerDriver, Limits, SavedHosts};
 use hmz_drivers::swarm::SwarmDriver;
 use hmz_drivers::{Driver, DriverError, Facts, Target, lacking};
@@ -210,10 +211,20 @@ impl SavedRuntimes {
                 _ => self.docker.probe(&target).await,
             }
         };
-        match tokio::time::timeout(CHECKING, asked).await {
-            Ok(answer) => answer.map_err(|e| unasked(runtime, e)),
-            Err(_) => Err((CheckState::NoAnswer, format!("it did not answer within {}s", CHECKING.as_secs()))),
+        let mut facts = match tokio::time::timeout(CHECKING, asked).await {
+            Ok(answer) => answer.map_err(|e| unasked(runtime, e))?,
+            Err(_) => return Err((CheckState::NoAnswer, format!("it did not answer within {}s", CHECKING.as_secs()))),
+        };
+        // what its GPUs say is more than what it says: without them it answers all the same
+        let image = spec.image.as_deref().unwrap_or(DEFAULT_IMAGE);
+        let lists = !spec.gpus.is_empty() || facts.gpus.as_ref().is_some_and(|ids| !ids.is_empty());
+        if lists
+            && runtime.backend == Backend::Docker
+            && let Ok(Ok(answers)) = tokio::time::timeout(CHECKING, self.docker.gpus(&target, image)).await
+        {
+            facts.gpu_answers = answers;
         }
+        Ok(facts)
     }
 
     /// Takes a runtime out of settings.yaml.

@@ -266,6 +266,9 @@ pub struct RuntimeStatus {
     /// The GPUs its daemon lists, by id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
+    /// Those it hands out that did not answer when they were asked last: they are not handed out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub silent_gpus: Vec<String>,
     /// The OCI runtimes it has, its own choice first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<String>,

@@ -10,7 +10,7 @@ use super::api::{Answer, Fault, encoded};
 use super::holder::Holder;
 use super::labels::{self, Listed};
 use super::session::Session;
-use super::{capacity, empty_image, names};
+use super::{capacity, empty_image, gpus, names};
 use crate::error::DriverError;
 use crate::types::{Admitted, BoxKey, Purpose, Shortage, Want, is_same_box};
 use hmz_api::failpoint;
@@ -36,7 +36,13 @@ enum Inside {
 /// # Errors
 /// The daemon does not answer, or the lock cannot be had.
 pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
-    let total = session.total(wants.iter().any(|w| w.gpus.is_some_and(|n| n > 0))).await?;
+    let with_gpus = wants.iter().any(|w| w.gpus.is_some_and(|n| n > 0));
+    let mut total = session.total(with_gpus).await?;
+    if with_gpus {
+        // that takes seconds, and nobody waits for it who wants none
+        total.gpus.answers = gpus::ask::of_wants(session, &total.gpus.ids, wants).await?;
+    }
+    let total = total;
     // while there is no room, those who wait for it do not crowd the lock: a look tells each of them
     if let Some(short) = is_short(session, &total, wants).await? {
         return Ok(Admitted::Short(short));

@@ -3,7 +3,8 @@
 //! CPUs, memory and GPUs are shared by every box of the daemon, whoever's it is; the number of containers is the runtime's
 //! own. GPUs are handed out whole, each by its id.
 
-use super::gpus::{ALL, bare};
+use super::gpus::ALL;
+use crate::gpus::{GpuAnswers, in_words};
 use crate::types::{Shortage, Want};
 use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory};
@@ -17,8 +18,8 @@ const NAMED_HOLDERS: usize = 4;
 pub struct Gpus {
     /// Their ids, in the order they are handed out.
     pub ids: Vec<String>,
-    /// Those of them that are bound and do not answer: they are not handed out.
-    pub silent: Vec<String>,
+    /// What they said when they were asked: those that do not answer are not handed out.
+    pub answers: GpuAnswers,
     /// Memory of each, where that was saved.
     pub memory: Option<Memory>,
 }
@@ -70,7 +71,7 @@ pub fn grant(at: &str, total: &Total, held: &[Held], wants: &[Want], had: &[Vec<
     if !short.is_empty() {
         return Err(Shortage { message: short.join("; "), could_fit });
     }
-    let given = hand_out(free, wants, had);
+    let given = hand_out(&total.gpus.answers, free, wants, had);
     Ok(wants.iter().zip(given).map(|(w, gpus)| Share { cpus: w.cpus, memory: w.memory, gpus }).collect())
 }
 
@@ -119,27 +120,26 @@ fn memory(at: &str, total: &Total, held: &[Held], wants: &[Want], short: &mut Ve
 
 /// The GPUs that are free.
 fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<String>, could_fit: &mut bool) -> Vec<String> {
-    let taken: BTreeSet<&str> = held.iter().flat_map(|h| &h.gpus).map(|id| bare(id)).collect();
-    let usable: Vec<&String> = total.ids.iter().filter(|id| !total.silent.contains(id)).collect();
-    let is_free = |id: &&String| !taken.contains(ALL) && !taken.contains(bare(id));
+    let same = |id: &'_ String| total.answers.same(id).to_owned();
+    let taken: BTreeSet<String> = held.iter().flat_map(|h| &h.gpus).map(same).collect();
+    // one that is listed by its number and by its uuid is one
+    let mut seen = BTreeSet::new();
+    let all: Vec<&String> = total.ids.iter().filter(|id| seen.insert(same(id))).collect();
+    let (silent, usable): (Vec<&String>, Vec<&String>) = all.iter().partition(|id| total.answers.is_silent(id));
+    let is_free = |id: &&String| !taken.contains(ALL) && !taken.contains(&same(id));
     let free: Vec<String> = usable.iter().copied().filter(is_free).cloned().collect();
     let Some((who, want)) = asked(wants, |w| u64::from(w.gpus.unwrap_or(0))) else { return free };
     if want > free.len() as u64 {
         *could_fit &= want <= usable.len() as u64;
-        let notes = match (total.ids.len(), total.silent.as_slice()) {
-            (0, _) => " (its daemon lists no GPU by name: say which in the runtime's gpus)".to_owned(),
-            (_, []) => String::new(),
-            (_, _) if usable.is_empty() => " (no GPU of its host answers)".to_owned(),
-            (all, [one]) => {
-                format!(" ({} of the {all} GPUs it lists are usable: {one} is bound but does not answer)", usable.len())
-            }
-            (all, some) => {
-                let some = some.join(", ");
-                format!(" ({} of the {all} GPUs it lists are usable: {some} are bound but do not answer)", usable.len())
-            }
+        let dead: Vec<&str> = silent.iter().copied().filter(is_free).map(String::as_str).collect();
+        let notes = match in_words(&dead) {
+            _ if all.is_empty() => " (its daemon lists no GPU by name: say which in the runtime's gpus)".to_owned(),
+            // only where it would fit if they did
+            Some(words) if want <= (free.len() + dead.len()) as u64 => format!(" ({words})"),
+            _ => String::new(),
         };
         // of a GPU that is another runtime's, nobody here wants to know
-        let own = |id: &&String| total.ids.iter().any(|own| bare(own) == bare(id));
+        let own = |id: &&String| all.iter().any(|own| same(own) == same(id));
         let holders = holders(held, |h| {
             if h.gpus.iter().any(|id| id == ALL) {
                 return Some("every GPU".to_owned());
@@ -147,7 +147,7 @@ fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<S
             let ids: Vec<&str> = h.gpus.iter().filter(own).map(String::as_str).collect();
             (!ids.is_empty()).then(|| format!("GPU {}", ids.join(", ")))
         });
-        short.push(format!("{at} has {} of {} GPUs free, and {who} {want}{notes}{holders}", free.len(), usable.len()));
+        short.push(format!("{at} has {} of {} GPUs free, and {who} {want}{notes}{holders}", free.len(), all.len()));
     }
     let more = |w: &&Want| w.gpu_memory.zip(total.memory).is_some_and(|(asks, has)| asks > has);
     if let (Some(most), Some(has)) = (wants.iter().filter(more).max_by_key(|w| w.gpu_memory), total.memory) {
@@ -159,13 +159,14 @@ fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<S
 }
 
 /// Ids for each, out of the free ones; there are enough.
-fn hand_out(mut free: Vec<String>, wants: &[Want], had: &[Vec<String>]) -> Vec<Vec<String>> {
+fn hand_out(answers: &GpuAnswers, mut free: Vec<String>, wants: &[Want], had: &[Vec<String>]) -> Vec<Vec<String>> {
+    let is_in = |ids: &[String], id: &String| ids.iter().any(|one| answers.same(one) == answers.same(id));
     let number = |w: &Want| usize::try_from(w.gpus.unwrap_or(0)).unwrap_or(usize::MAX);
     let mut given: Vec<Option<Vec<String>>> = Vec::new();
     for (n, want) in wants.iter().enumerate() {
-        let kept = had.get(n).filter(|ids| ids.len() == number(want) && ids.iter().all(|id| free.contains(id)));
+        let kept = had.get(n).filter(|ids| ids.len() == number(want) && ids.iter().all(|id| is_in(&free, id)));
         if let Some(ids) = kept {
-            free.retain(|id| !ids.contains(id));
+            free.retain(|id| !is_in(ids, id));
         }
         given.push(kept.cloned());
     }
@@ -222,6 +223,7 @@ mod tests {
             memory: some(memory).map(|n| Memory::from_bytes(n << 30)),
             gpus: (gpus > 0).then_some(gpus),
             gpu_memory: None,
+            image: None,
         }
     }
 
@@ -279,8 +281,9 @@ mod tests {
     }
 
     fn with_gpus(ids: &[&str], silent: &[&str]) -> Total {
-        let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
-        let gpus = Gpus { ids: owned(ids), silent: owned(silent), memory: Some(Memory::from_bytes(16 << 30)) };
+        let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let answers = GpuAnswers { silent: silent.iter().map(|id| (*id).to_owned()).collect(), ..GpuAnswers::default() };
+        let gpus = Gpus { ids: owned(ids), answers, memory: Some(Memory::from_bytes(16 << 30)) };
         Total { gpus, ..total(4, 8, None) }
     }
 
@@ -307,12 +310,20 @@ mod tests {
         );
         assert_eq!(
             refusal(&with_gpus(&["0", "1"], &["1"]), &[], &ask(2)),
-            "docker@gpubox has 1 of 1 GPUs free, and 'box' asks for 2 (1 of the 2 GPUs it lists are usable: 1 is bound but does \
-             not answer)"
+            "docker@gpubox has 1 of 2 GPUs free, and 'box' asks for 2 (GPU 1 does not answer)"
         );
         assert_eq!(
             refusal(&with_gpus(&["0", "1"], &["0", "1"]), &[], &ask(1)),
-            "docker@gpubox has 0 of 0 GPUs free, and 'box' asks for 1 (no GPU of its host answers)"
+            "docker@gpubox has 0 of 2 GPUs free, and 'box' asks for 1 (GPUs 0, 1 do not answer)"
+        );
+        // what does not answer is no reason where it would not fit anyway
+        assert_eq!(
+            refusal(&with_gpus(&["0", "1"], &["1"]), &[], &ask(3)),
+            "docker@gpubox has 1 of 2 GPUs free, and 'box' asks for 3"
+        );
+        assert_eq!(
+            refusal(&with_gpus(&["0", "1"], &["1"]), &[holds("a", &["0", "1"])], &ask(1)),
+            "docker@gpubox has 0 of 2 GPUs free, and 'box' asks for 1 (GPU 0, 1 held by a on vm)"
         );
         let big = [Want { gpu_memory: Some(Memory::from_bytes(24 << 30)), ..want("box", 0, 0, 1) }];
         assert_eq!(refusal(&two, &[], &big), "docker@gpubox's GPUs have 16 GiB each, and 'box' asks for 24 GiB");
@@ -333,6 +344,31 @@ mod tests {
         assert_eq!(given(&[vec!["2".into()], vec![], vec![]]), ["2", "", "0"]);
         // what was taken meanwhile, or is of another number, is not kept
         assert_eq!(given(&[vec!["1".into()], vec![], vec!["0".into(), "2".into()]]), ["0", "", "2"]);
+    }
+
+    #[test]
+    fn a_gpu_counts_once_under_its_number_and_its_uuid() {
+        let mut two = with_gpus(&["0", "1"], &[]);
+        two.gpus.answers.uuids = [("0", "GPU-a"), ("1", "GPU-b")].map(|(n, u)| (n.to_owned(), u.to_owned())).into();
+        let one = [want("a", 0, 0, 1)];
+        let given = |total: &Total, held: &[Held], had: &[&str]| {
+            let had = [had.iter().map(|id| (*id).to_owned()).collect()];
+            grant("docker@gpubox", total, held, &one, &had).map(|shares| shares[0].gpus.join(",")).map_err(|short| short.message)
+        };
+        assert_eq!(given(&two, &[holds("h", &["GPU-a"])], &[]).as_deref(), Ok("1"));
+        assert_eq!(
+            given(&two, &[holds("h", &["GPU-a"]), holds("i", &["nvidia.com/gpu=1"])], &[]),
+            Err("docker@gpubox has 0 of 2 GPUs free, and 'a' asks for 1 (GPU GPU-a held by h on vm; GPU nvidia.com/gpu=1 held by i on vm)"
+                .into())
+        );
+        // who has one under its other name keeps it so, and nobody else gets it
+        assert_eq!(given(&two, &[], &["GPU-b"]).as_deref(), Ok("GPU-b"));
+        let both = [want("a", 0, 0, 1), want("b", 0, 0, 1)];
+        let shares = grant("d", &two, &[], &both, &[vec!["GPU-a".into()], vec![]]).unwrap();
+        assert_eq!((shares[0].gpus.as_slice(), shares[1].gpus.as_slice()), (&["GPU-a".to_owned()][..], &["1".to_owned()][..]));
+        // one that the runtime lists twice is one
+        two.gpus.ids.push("GPU-a".into());
+        assert_eq!(refusal(&two, &[], &[want("box", 0, 0, 3)]), "docker@gpubox has 2 of 2 GPUs free, and 'box' asks for 3");
     }
 
     #[test]

@@ -134,10 +134,12 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
             host.insert("MemorySwap".into(), memory.bytes().into());
         }
     }
+    let requests = gpus::requests(&spec.share.gpus, &place.machine.info);
+    // what an image says it wants of GPUs is nothing to a daemon whose default runtime would give it them all
+    let void = gpus::void(&requests);
     if let Some(host) = host.as_object_mut() {
-        let gpus = gpus::requests(&spec.share.gpus, &place.machine.info);
-        if gpus != json!([]) {
-            host.insert("DeviceRequests".into(), gpus);
+        if requests != json!([]) {
+            host.insert("DeviceRequests".into(), requests);
         }
         if !tmpfs.is_empty() {
             host.insert("Tmpfs".into(), tmpfs.into());
@@ -156,8 +158,6 @@ pub fn body(place: Place<'_>, spec: &BoxSpec, image_labels: &Value) -> Result<Va
             host.insert("Runtime".into(), runtime.clone().into());
         }
     }
-    // what an image says it wants of GPUs is nothing to a daemon whose default runtime would give it them all
-    let void = spec.share.gpus.is_empty().then(|| "NVIDIA_VISIBLE_DEVICES=void".to_owned());
     let mut env = vec!["HOME=/tmp".to_owned(), format!("USER={user}"), format!("LOGNAME={user}")];
     env.extend(void);
     if !place.runtime.exec_wrapper.is_empty() {
@@ -196,7 +196,7 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Value {
 }
 
 /// An image committed from a box has that box's labels, which a container of it inherits; those we do not set are emptied.
-fn over(mut written: Map<String, Value>, image_labels: &Value) -> Map<String, Value> {
+pub fn over(mut written: Map<String, Value>, image_labels: &Value) -> Map<String, Value> {
     let contract =
         |name: &str| name == contract::UID || name == HOLDER || name.starts_with("humanize.") || name.starts_with("hmz.");
     for name in image_labels.as_object().into_iter().flatten().map(|(name, _)| name).filter(|n| contract(n)) {

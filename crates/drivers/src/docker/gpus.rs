@@ -1,17 +1,13 @@
 //! GPUs: those a daemon lists, and those of a share as it is asked for them, by the ids that were granted and no other. Pure.
 
-use serde_json::{Value, json};
+pub mod answers;
+pub mod ask;
 
-/// The vendor and class of NVIDIA's devices in the container device interface.
-const CDI: &str = "nvidia.com/gpu=";
+use crate::gpus::{CDI, bare, is_number};
+use serde_json::{Value, json};
 
 /// What stands for every GPU in a label and in a list.
 pub const ALL: &str = "all";
-
-/// An id without what the container device interface puts before it.
-pub fn bare(id: &str) -> &str {
-    id.strip_prefix(CDI).unwrap_or(id)
-}
 
 /// Whether a daemon's words say that it cannot give a box the GPUs that were asked for.
 pub fn cannot_give(words: &str) -> bool {
@@ -30,6 +26,28 @@ pub fn requests(ids: &[String], info: &Value) -> Value {
         return json!([{"Driver": "cdi", "DeviceIDs": names}]);
     }
     json!([{"DeviceIDs": ids, "Capabilities": [["gpu"]]}])
+}
+
+/// What keeps an image that says it wants GPUs from being given them all by NVIDIA's OCI runtime, be it the daemon's default. One
+/// that is given some by their ids is told so by the same variable, and that is the daemon's to set.
+pub fn void(requests: &Value) -> Vec<String> {
+    let by_id = requests.pointer("/0/Capabilities").is_some();
+    if by_id { Vec::new() } else { vec!["NVIDIA_VISIBLE_DEVICES=void".to_owned()] }
+}
+
+/// Those handed out, and, where some of them are not numbers, the numbers that may be other words for one of those: what is
+/// listed so, and what is held so.
+pub fn number_again<'a>(ids: &[String], held: impl Iterator<Item = &'a String>, info: &Value) -> Vec<String> {
+    let mut all = ids.to_vec();
+    if ids.iter().all(|id| is_number(id)) {
+        return all;
+    }
+    for number in names(info).into_iter().chain(held.cloned()).filter(|id| is_number(id)) {
+        if !all.iter().any(|there| bare(there) == bare(&number)) {
+            all.push(number);
+        }
+    }
+    all
 }
 
 /// The GPUs a daemon lists: NVIDIA's devices of the container device interface, by number where any has one (each is listed by
@@ -59,11 +77,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_the_same_however_it_is_written() {
-        assert_eq!((bare("nvidia.com/gpu=3"), bare("GPU-aa")), ("3", "GPU-aa"));
-    }
-
-    #[test]
     fn only_what_was_granted_is_asked_for() {
         let ids = ["0".to_owned(), "GPU-1".to_owned()];
         assert_eq!(requests(&[], &json!({})), json!([]));
@@ -74,6 +87,23 @@ mod tests {
         assert_eq!(requests(&ids, &one), by_id);
         let both = json!({"DiscoveredDevices": [cdi("nvidia.com/gpu=0"), cdi("nvidia.com/gpu=GPU-1")]});
         assert_eq!(requests(&ids, &both), json!([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"]}]));
+    }
+
+    #[test]
+    fn an_image_is_given_no_more_than_was_granted() {
+        let some = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let cdi = json!({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]});
+        let void = |ids: &[&str], info: &Value| void(&requests(&some(ids), info)).len();
+        assert_eq!((void(&[], &cdi), void(&["0"], &cdi), void(&["0"], &json!({}))), (1, 1, 0));
+    }
+
+    #[test]
+    fn numbers_are_asked_too_where_what_is_handed_out_has_other_names() {
+        let some = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let info = json!({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}, {"Source": "cdi", "ID": "nvidia.com/gpu=GPU-a"}]});
+        let held = some(&["0", "7", "GPU-c", "all"]);
+        assert_eq!(number_again(&some(&["GPU-a", "GPU-b"]), held.iter(), &info), ["GPU-a", "GPU-b", "0", "7"]);
+        assert_eq!(number_again(&some(&["0", "1"]), held.iter(), &info), ["0", "1"]);
     }
 
     #[test]

@@ -55,8 +55,16 @@ pub async fn ensure(session: &Session<'_>, image: &str, progress: &ProgressSink)
 /// # Errors
 /// The daemon does not answer.
 pub async fn labels(session: &Session<'_>, image: &str) -> Result<Value, DriverError> {
+    Ok(labels_if_there(session, image).await?.unwrap_or(Value::Null))
+}
+
+/// The same; `None` when it is not there.
+///
+/// # Errors
+/// The daemon does not answer.
+pub async fn labels_if_there(session: &Session<'_>, image: &str) -> Result<Option<Value>, DriverError> {
     let found = inspect(session, image).await?;
-    Ok(found.and_then(|i| i.pointer("/Config/Labels").cloned()).unwrap_or(Value::Null))
+    Ok(found.map(|i| i.pointer("/Config/Labels").cloned().unwrap_or(Value::Null)))
 }
 
 /// The seeds' sentence, ending in docker's own words.

@@ -72,6 +72,14 @@ pub fn write_lock(who: &DockerIdentity, holder: &str) -> Map<String, Value> {
     map
 }
 
+/// Labels of a container that asks a GPU whether it answers.
+pub fn write_probe(who: &DockerIdentity, provider: &str) -> Map<String, Value> {
+    let mut map = common(who, "probe");
+    map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
+    map.insert(labels::PROVIDER.to_owned(), provider.into());
+    map
+}
+
 fn common(who: &DockerIdentity, purpose: &str) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert(labels::UID.to_owned(), who.uid.to_string().into());
@@ -162,6 +170,7 @@ impl Listed {
             let prefix = names::prefix(provider, prefix);
             match (word, key) {
                 ("lock", _) if name == names::LOCK => Purpose::Lock,
+                ("probe", _) if names::is_probe(name) => Purpose::Probe,
                 ("box", Some(k)) if name == names::of_box(&prefix, k) => Purpose::Box,
                 ("hold", Some(k)) => match names::generation(name, &prefix, k) {
                     Some(n) => {
@@ -210,7 +219,7 @@ impl Listed {
             Purpose::Box if self.attached.is_some() => false,
             Purpose::Box => self.runs() || self.state == "created",
             Purpose::Hold => self.age(now) < hold_age,
-            Purpose::Lock => false,
+            Purpose::Lock | Purpose::Probe => false,
             Purpose::Foreign => !self.labelled_by_us && self.runs() && !self.provider.is_empty(),
         }
     }

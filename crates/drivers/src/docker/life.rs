@@ -7,6 +7,7 @@ use super::site::{self, Site};
 use super::way::Way;
 use super::{account, admission, attached, container, gpus, image, names, programs};
 use crate::error::DriverError;
+use crate::gpus::in_words;
 use crate::types::{BoxKey, BoxSpec, BoxState, Exit, ObservedBox, Purpose, RemoveOutcome, Started, is_same_box};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use hmz_api::failpoint;
@@ -75,6 +76,7 @@ async fn started(session: &Session<'_>, spec: &BoxSpec, adopted: &mut bool) -> R
             }
             return Err(ended_at_once(session, spec));
         }
+        gpus_answer(session, spec).await?;
         let site = site::find(session, spec).await?;
         let Some(id) = create(session, spec, &site, &name).await? else { continue };
         failpoint::pass("docker.created");
@@ -126,6 +128,23 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
         }
         Err(fault) if fault.status() == Some(409) => Ok(None),
         Err(fault) => Err(could_not_start(session, spec, fault)),
+    }
+}
+
+/// Sees that no GPU of a share is known not to answer: when it was granted, its image may not have been there to ask with, or that
+/// was long ago.
+///
+/// # Errors
+/// One does not, which its admission anew will know, or the daemon does not answer.
+async fn gpus_answer(session: &Session<'_>, spec: &BoxSpec) -> Result<(), DriverError> {
+    if spec.share.gpus.is_empty() {
+        return Ok(());
+    }
+    let answers = gpus::ask::of_ids(session, &spec.share.gpus, &spec.image).await?;
+    let silent: Vec<&str> = spec.share.gpus.iter().map(String::as_str).filter(|id| answers.is_silent(id)).collect();
+    match in_words(&silent) {
+        None => Ok(()),
+        Some(words) => Err(DriverError::Transient(format!("{}: {words}", session.at()))),
     }
 }
 

@@ -52,6 +52,19 @@ pub fn generation(name: &str, prefix: &str, key: &BoxKey) -> Option<u64> {
     digits.parse().ok().filter(|n: &u64| n.to_string() == digits)
 }
 
+/// What the names of containers that ask GPUs begin with.
+const PROBE: &str = "humanize-gpus-";
+
+/// The name of one more container that asks a GPU.
+pub fn of_probe() -> String {
+    format!("{PROBE}{}", &uuid::Uuid::new_v4().simple().to_string()[..16])
+}
+
+/// Whether a name is one of those.
+pub fn is_probe(name: &str) -> bool {
+    name.starts_with(PROBE)
+}
+
 /// The SHA-256 of some bytes, in hex.
 pub fn hex_digest(bytes: &[u8]) -> String {
     let mut hex = String::new();

@@ -2,6 +2,7 @@
 
 use super::api::{Api, Fault, encoded};
 use super::capacity::{Gpus, Total};
+use super::gpus::answers::Known;
 use super::labels::{Entry, Listed};
 use super::listing::{Listing, Shared};
 use super::road::Road;
@@ -74,8 +75,9 @@ impl Machine {
         }
     }
 
-    /// The facts, with the daemon's clock gone on since.
-    fn now(mut self) -> Facts {
+    /// The facts, with the daemon's clock gone on since, and what its GPUs said.
+    fn now(mut self, known: &Known) -> Facts {
+        self.facts.gpu_answers = known.answers();
         self.facts.now = self.facts.now.and_then(|then| then.checked_add(self.learned.elapsed()).ok());
         self.facts
     }
@@ -90,6 +92,8 @@ pub struct Common {
     pub admitting: tokio::sync::Mutex<()>,
     /// Whether the last of them found no room.
     pub is_full: AtomicBool,
+    /// What its GPUs said.
+    pub gpus: Known,
     /// The listing of all its containers.
     pub all: Shared<Listing, Fault>,
 }
@@ -187,7 +191,7 @@ impl Session<'_> {
     /// # Errors
     /// The daemon does not answer or is itself in trouble.
     pub async fn facts(&self) -> Result<Facts, DriverError> {
-        Ok(self.machine().await?.now())
+        Ok(self.machine().await?.now(&self.shared.gpus))
     }
 
     /// Whether the daemon is this machine, which does not change while it is spoken to.
@@ -202,14 +206,15 @@ impl Session<'_> {
         }
     }
 
-    /// What the runtime hands out: what was saved, else what the daemon has. GPUs are only looked for when some are wanted.
+    /// What the runtime hands out: what was saved, else what the daemon has. GPUs are only looked for when some are wanted, and
+    /// none is asked.
     ///
     /// # Errors
     /// The daemon does not answer.
     pub async fn total(&self, with_gpus: bool) -> Result<Total, DriverError> {
         let spec = &self.target.spec;
         let containers = spec.max_containers.filter(|n| *n > 0);
-        let saved = Gpus { ids: spec.gpus.clone(), silent: Vec::new(), memory: spec.gpu_memory };
+        let saved = Gpus { ids: spec.gpus.clone(), answers: self.shared.gpus.answers(), memory: spec.gpu_memory };
         if let (Some(cpus), Some(memory), false) = (spec.cpus, spec.memory, with_gpus && spec.gpus.is_empty()) {
             return Ok(Total { cpus, memory, containers, unit: "containers", gpus: saved });
         }

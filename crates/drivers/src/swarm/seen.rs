@@ -113,7 +113,7 @@ impl Service {
         match self.purpose {
             Purpose::Box => runs(),
             Purpose::Hold => self.age(now) < hold_age,
-            Purpose::Lock => false,
+            Purpose::Lock | Purpose::Probe => false,
             Purpose::Foreign => !self.labelled_by_us && !self.provider.is_empty() && runs(),
         }
     }

@@ -129,7 +129,7 @@ impl Drop for Corner {
 }
 
 pub fn want(key: &BoxKey) -> Want {
-    Want { key: key.clone(), run: None, cpus: None, memory: None, gpus: None, gpu_memory: None }
+    Want { key: key.clone(), run: None, cpus: None, memory: None, gpus: None, gpu_memory: None, image: None }
 }
 
 pub fn want_millis(key: &BoxKey, millis: u64) -> Want {

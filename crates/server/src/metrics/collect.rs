@@ -192,7 +192,10 @@ fn shares(text: &mut Exposition, runtimes: &[Resource<Runtime>]) {
     });
     family("hmz_runtime_gpus", "GPUs of a runtime that are held, and that are free.", &|r| {
         let ids = if r.spec.gpus.is_empty() { &r.status.gpus } else { &r.spec.gpus };
-        (Some(ids.len() as f64), r.status.held_cpus.map(|_| r.status.held_gpus.len() as f64))
+        (
+            Some(ids.len().saturating_sub(r.status.silent_gpus.len()) as f64),
+            r.status.held_cpus.map(|_| r.status.held_gpus.len() as f64),
+        )
     });
     family("hmz_runtime_containers", "Boxes a runtime has, and how many more it may have where that is limited.", &|r| {
         let most = r.spec.max_containers.or(r.spec.max_tasks).filter(|n| *n > 0);

@@ -1,0 +1,168 @@
+//! What was heard of a daemon's GPUs, and for how long it holds.
+//!
+//! Only what NVIDIA's program says itself is a no. Anything else that went wrong (no such program in the image, no answer in
+//! time, a daemon that does not give the device) says nothing of the GPU: it is not withheld on a guess.
+
+use crate::gpus::{GpuAnswers, bare, is_number};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Its exit status when it finds no device.
+const NOT_FOUND: i64 = 6;
+/// What it says then.
+const NONE_FOUND: &str = "no devices were found";
+/// Its exit status when one has fallen off the bus or cannot be reached any more.
+const LOST: i64 = 15;
+
+/// What asking one came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// It answers, with its uuid where it alone did.
+    Answers(Option<String>),
+    /// It does not.
+    Silent,
+    /// That could not be found out.
+    Unknown,
+}
+
+impl Heard {
+    /// Reads how `nvidia-smi --query-gpu=index,uuid --format=csv,noheader` ended and what it said. The index is of no use: a
+    /// container that is given one GPU calls it 0 whichever it is.
+    pub fn read(code: Option<i64>, said: &str) -> Self {
+        match code {
+            Some(0) => {
+                let uuids: Vec<&str> =
+                    said.lines().filter_map(|line| line.split_once(',')).map(|(_, uuid)| uuid.trim()).collect();
+                match uuids.as_slice() {
+                    [one] if one.starts_with("GPU-") => Self::Answers(Some((*one).to_owned())),
+                    several if several.iter().any(|uuid| uuid.starts_with("GPU-")) => Self::Answers(None),
+                    _ => Self::Unknown,
+                }
+            }
+            Some(NOT_FOUND) if said.to_ascii_lowercase().contains(NONE_FOUND) => Self::Silent,
+            Some(LOST) => Self::Silent,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    heard: Heard,
+    /// The uuid of one that was asked by its number, now or before.
+    uuid: Option<String>,
+    /// What it was asked with.
+    with: String,
+    at: Instant,
+}
+
+/// What was heard of the GPUs of a daemon, by id.
+#[derive(Debug, Default)]
+pub struct Known {
+    entries: Mutex<HashMap<String, Entry>>,
+    /// Held by whoever asks, so that who comes meanwhile does not ask again.
+    pub asking: tokio::sync::Mutex<()>,
+}
+
+impl Known {
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of `ids`, each once, of which nothing was heard that is younger than `age`. That it could not be found out with one
+    /// thing says nothing of another: `with` is what they would be asked with.
+    pub fn stale(&self, ids: &[String], with: &str, age: Duration) -> Vec<String> {
+        let entries = self.entries();
+        let holds = |e: &Entry| e.at.elapsed() < age && (e.heard != Heard::Unknown || e.with == with);
+        let mut stale: Vec<String> = Vec::new();
+        for id in ids {
+            let is_there = stale.iter().any(|there| bare(there) == bare(id));
+            if !is_there && !entries.get(bare(id)).is_some_and(holds) {
+                stale.push(id.clone());
+            }
+        }
+        stale
+    }
+
+    /// Takes in what was heard of one.
+    pub fn note(&self, id: &str, with: &str, heard: Heard) {
+        let mut entries = self.entries();
+        let before = entries.remove(bare(id)).and_then(|e| e.uuid);
+        let uuid = match &heard {
+            // of a part of a GPU it is the whole one's
+            Heard::Answers(uuid) => uuid.clone().filter(|_| is_number(id)),
+            Heard::Silent | Heard::Unknown => before,
+        };
+        entries.insert(bare(id).to_owned(), Entry { heard, uuid, with: with.to_owned(), at: Instant::now() });
+    }
+
+    /// Forgets everything.
+    pub fn forget(&self) {
+        self.entries().clear();
+    }
+
+    /// What was heard last of each, whenever that was.
+    pub fn answers(&self) -> GpuAnswers {
+        let mut answers = GpuAnswers::default();
+        for (id, entry) in self.entries().iter() {
+            if entry.heard == Heard::Silent {
+                answers.silent.insert(id.clone());
+            }
+            if let Some(uuid) = &entry.uuid {
+                answers.uuids.insert(id.clone(), uuid.clone());
+            }
+        }
+        answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid(id: &str) -> Heard {
+        Heard::Answers(Some(id.into()))
+    }
+
+    #[test]
+    fn only_what_the_program_itself_says_is_a_no() {
+        let read = |code, said| Heard::read(Some(code), said);
+        assert_eq!(read(0, "0, GPU-a\r\n"), uuid("GPU-a"));
+        assert_eq!(read(0, "0, GPU-a\n1, GPU-b\n"), Heard::Answers(None));
+        assert_eq!(read(6, "No devices were found\r\n"), Heard::Silent);
+        assert_eq!(read(15, "Unable to determine the device handle"), Heard::Silent);
+        for (code, said) in [(0, ""), (0, "0, [GPU requires reset]"), (6, ""), (9, "No devices were found"), (127, "not found")] {
+            assert_eq!(read(code, said), Heard::Unknown, "{code} {said}");
+        }
+        assert_eq!(Heard::read(None, "0, GPU-a"), Heard::Unknown);
+    }
+
+    #[test]
+    fn what_was_heard_holds_for_a_time_and_what_was_not_for_one_image() {
+        let (known, age) = (Known::default(), Duration::from_secs(300));
+        let ids: Vec<String> = ["0", "nvidia.com/gpu=0", "1", "2"].map(Into::into).into();
+        assert_eq!(known.stale(&ids, "a", age), ["0", "1", "2"]);
+        known.note("nvidia.com/gpu=0", "a", uuid("GPU-a"));
+        known.note("1", "a", Heard::Silent);
+        known.note("2", "a", Heard::Unknown);
+        assert_eq!(known.stale(&ids, "a", age), [] as [&str; 0]);
+        assert_eq!(known.stale(&ids, "b", age), ["2"]);
+        assert_eq!(known.stale(&ids, "a", Duration::ZERO), ["0", "1", "2"]);
+        known.forget();
+        assert_eq!(known.answers(), GpuAnswers::default());
+    }
+
+    #[test]
+    fn a_number_is_another_word_for_a_uuid_and_a_part_of_a_gpu_is_not() {
+        let known = Known::default();
+        known.note("0", "a", uuid("GPU-a"));
+        known.note("0:1", "a", uuid("GPU-a"));
+        known.note("GPU-b", "a", uuid("GPU-b"));
+        assert_eq!(known.answers().uuids, [("0".to_owned(), "GPU-a".to_owned())].into());
+        // that it does not answer any more changes nothing about that
+        known.note("0", "a", Heard::Silent);
+        let answers = known.answers();
+        assert!(answers.is_silent("0") && answers.is_silent("GPU-a") && !answers.is_silent("GPU-b"));
+    }
+}
