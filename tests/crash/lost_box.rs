@@ -49,6 +49,28 @@ fn a_run_fails_when_its_box_is_removed_by_the_users_recipe() {
 }
 
 #[test]
+fn exec_ends_with_why_the_box_is_gone() {
+    let ends: [(&[&str], &str); 3] = [
+        (&["stop"], "the box was stopped, by somebody or with its daemon"),
+        (&["kill"], "the box was removed by somebody"),
+        (&["rm", "-f"], "the box was removed by somebody"),
+    ];
+    for (words, why) in ends {
+        let scene = Scene::new();
+        let running = scene.exec().start();
+        scene.wait_up();
+        docker::docker(&[words, &[scene.container().as_str()]].concat());
+        let done = running.wait().expect_code(1);
+        let err = done.err();
+        let last = err.trim_end().lines().last().unwrap_or_default();
+        assert!(last.starts_with("failed -- boxed: ") && last.ends_with(&format!("; {why}")), "{words:?}: {done}");
+        // and so does what is kept of it
+        assert!(last.ends_with(&scene.complete(&scene.the_run()).1), "{words:?}: {done}");
+        scene.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_killed_standalone_environment_says_so_and_can_be_deleted() {
     let scene = Scene::new();
     let _ = scene.apply(&scene.environment_manifest("e", "")).ok();

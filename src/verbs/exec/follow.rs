@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::show;
 use futures::StreamExt;
 use hmz_api::clock::{Clock, SystemClock};
-use hmz_api::journal::{Event, Outcome};
+use hmz_api::journal::{Event, Outcome, Record};
 use hmz_api::kinds::condition;
 use hmz_api::rest::WatchLine;
 use hmz_api::{AnyResource, Environment, Error, Resource, Run};
@@ -20,6 +20,10 @@ const LOST: u32 = 5;
 const TICK: Duration = Duration::from_millis(250);
 /// How long a guest may take before it is said that it does not answer.
 const GUEST: SignedDuration = SignedDuration::from_secs(2);
+
+/// How long is waited for what the daemon says of a run that failed. It looks for the reason a little longer where a box went away
+/// and its daemon says nothing.
+const REASON: Duration = Duration::from_secs(20);
 
 /// How a run ended.
 pub enum End {
@@ -81,6 +85,7 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                 (seen, lost) = (seen + 1, 0);
                 at_work |= matches!(record.event, Event::Placed { .. } | Event::Begins | Event::Exec { .. });
                 progress.note(&record);
+                let record = in_full(&client, &run, record).await;
                 // what was refused before that is told once, as what refuses it
                 if at_work || !matches!(record.event, Event::Ended { outcome: Outcome::Refused, .. }) {
                     transcript.show(&record, Some(&progress));
@@ -96,7 +101,7 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
                 let mut rest = client.journal(&run, seen, false, false).await?.boxed();
                 let mut told = false;
                 while let Some(record) = rest.next().await {
-                    let record = record?;
+                    let record = in_full(&client, &run, record?).await;
                     transcript.show(&record, Some(&progress));
                     told |= matches!(record.event, Event::Ended { .. });
                 }
@@ -113,6 +118,31 @@ pub async fn to_the_end(client: Client, run: String, json: bool) -> Result<End, 
             }
         }
     }
+}
+
+/// The end of a run that failed, with all that its condition says of it: its runner sees that a box is gone, and the daemon knows why.
+/// Every other record as it is.
+async fn in_full(client: &Client, run: &str, mut record: Record) -> Record {
+    let Event::Ended { outcome: Outcome::Failed, message } = &mut record.event else { return record };
+    if let Ok(Some(full)) = tokio::time::timeout(REASON, why_it_failed(client, run)).await
+        && full.starts_with(message.as_str())
+    {
+        *message = full;
+    }
+    record
+}
+
+/// What the condition of a run that failed says, once it is there.
+async fn why_it_failed(client: &Client, run: &str) -> Option<String> {
+    let mut lines = Box::pin(client.watch("Run", Some(run)).await.ok()?);
+    while let Some(Ok(line)) = lines.next().await {
+        if let WatchLine::Modified(AnyResource::Run(found)) = line
+            && let Some(end) = found.status.conditions.get(condition::COMPLETE).filter(|_| found.status.is_complete())
+        {
+            return Some(end.message.clone());
+        }
+    }
+    None
 }
 
 async fn is_complete(client: &Client, run: &str) -> Result<bool, Error> {
