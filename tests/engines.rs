@@ -132,6 +132,18 @@ fn an_environment_lives_and_ends_on_podman() {
 }
 
 #[test]
+fn what_podman_refuses_as_if_it_were_trouble_refuses_a_run() {
+    let scene = Scene::on("podman", ", run_args: ['--network=hmz-test-none']");
+    scene.project.write("steps.yaml", "- run: 'true'\n");
+    let place = format!("box=docker@{}{}", scene.runtime, scene.project.path());
+    let words = ["exec", "-f", "boxed", "-a", "script/./steps.yaml", "-e", &place, "go"];
+    let refused = scene.home.hmz(words).cwd(scene.project.dir()).run().expect_code(2);
+    let said = format!("could not start a container of python:3.12-slim on {}: ", scene.engine.endpoint());
+    assert!(refused.err().contains(&said) && refused.err().contains("network not found"), "{refused}");
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn a_run_edits_a_file_on_docker_26() {
     a_run("docker26");
 }

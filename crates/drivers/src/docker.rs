@@ -28,6 +28,7 @@ mod road;
 pub(crate) mod session;
 pub(crate) mod site;
 mod tls;
+mod trouble;
 mod tunnel;
 pub(crate) mod usage;
 mod watch;
@@ -98,6 +99,8 @@ pub struct Limits {
     pub hold_age: Duration,
     /// How long one answer of the daemon is waited for; a pull is not bounded.
     pub call: Duration,
+    /// How long a daemon says the same of one box's start before that is taken for an answer.
+    pub same_words: Duration,
     /// How long a GPU that is asked whether it answers is waited for.
     pub gpu_answers: Duration,
     /// How long what it said is good for.
@@ -110,6 +113,7 @@ impl Default for Limits {
             lock_stale: Duration::from_secs(10),
             hold_age: Duration::from_secs(60),
             call: Duration::from_secs(60),
+            same_words: Duration::from_secs(5),
             gpu_answers: Duration::from_secs(15),
             gpus_known: Duration::from_secs(300),
         }

@@ -5,11 +5,13 @@
 mod common;
 
 use common::{Corner, up, want};
+use hmz_api::Memory;
 use hmz_api::kinds::{RuntimeSpec, Share};
-use hmz_drivers::docker::{DockerDriver, DockerIdentity};
+use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::{Admitted, Driver, DriverError, RemoveOutcome};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// The engines of the testbed, by name.
 const ENGINES: [&str; 3] = ["docker26", "docker28", "podman"];
@@ -101,6 +103,46 @@ async fn an_ordinary_user_has_a_name_and_not_the_file_it_is_in() {
         let command = "whoami; id -gn; stat -c '%a %u %g' /etc/passwd /etc/group";
         let told = common::docker(&["-H", &there.endpoint, "exec", &started.id, "sh", "-c", command]);
         assert_eq!(told, "tester\ntester\n644 0 0\n644 0 0", "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_as_if_it_were_trouble_is_refused_in_the_end() {
+    // there is no such network, and below that much memory nothing starts
+    let network = RuntimeSpec { run_args: vec!["--network=hmz-test-none".into()], ..Default::default() };
+    let memory = RuntimeSpec::default();
+    for (engine, spec, words) in [
+        ("docker28", &network, "network hmz-test-none not found"),
+        ("podman", &network, "network not found"),
+        ("podman", &memory, "memory limit"),
+    ] {
+        let there = There::on(engine, spec.clone());
+        let c = &there.corner;
+        let driver = c.with_limits(Limits { same_words: Duration::ZERO, ..Limits::default() });
+        let mut spec = c.spec(&c.key("box"));
+        if words == "memory limit" {
+            spec.limit.memory = Some(Memory::from_bytes(64 << 10));
+        }
+        let mut said = Vec::new();
+        while said.len() < 3 {
+            driver.admit(&c.target, &[want(&spec.key)]).await.unwrap();
+            let error = driver.start(&c.target, &spec).await.unwrap_err();
+            let is_final = !error.is_retryable();
+            said.push(error.to_string());
+            if is_final {
+                break;
+            }
+        }
+        assert!(said.len() < 3, "{engine}: {said:?}");
+        assert!(said.iter().all(|one| one.contains(words)), "{engine}: {said:?}");
+        assert!(there.left().is_empty(), "{engine}");
+        // where it has to stand for a while, it is tried again until then
+        let patient = c.with_limits(Limits { same_words: Duration::from_secs(3600), ..Limits::default() });
+        for _ in 0..2 {
+            patient.admit(&c.target, &[want(&spec.key)]).await.unwrap();
+            let error = patient.start(&c.target, &spec).await.unwrap_err();
+            assert_eq!(error.is_retryable(), engine == "podman", "{engine}: {error}");
+        }
     }
 }
 

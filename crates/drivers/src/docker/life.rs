@@ -30,6 +30,7 @@ pub async fn start(session: &Session<'_>, spec: &BoxSpec) -> Result<Started, Dri
     let mut adopted = false;
     match started(session, spec, &mut adopted).await {
         Ok(started) => {
+            session.shared.troubles.over(&spec.key);
             forget(session, &spec.key, |l| l.purpose == Purpose::Hold).await?;
             failpoint::pass("docker.unheld");
             Ok(started)
@@ -208,7 +209,7 @@ fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> Drive
             image::could_not_start(&session.api, &spec.image, &words)
         }
         // a daemon in trouble may do better later; what it says of the request itself stays so
-        Fault::Said(500.., words) => {
+        Fault::Said(500.., words) if !session.shared.troubles.stays(&spec.key, &words, session.limits.same_words) => {
             DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())
         }
         Fault::Said(_, words) => image::could_not_start(&session.api, &spec.image, &words),

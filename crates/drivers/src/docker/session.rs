@@ -6,6 +6,7 @@ use super::gpus::answers::Known;
 use super::labels::{Entry, Listed};
 use super::listing::{Listing, Shared};
 use super::road::Road;
+use super::trouble::Troubles;
 use super::way::Way;
 use super::{DockerIdentity, Limits, gpus, names};
 use crate::error::DriverError;
@@ -92,6 +93,8 @@ pub struct Common {
     pub admitting: tokio::sync::Mutex<()>,
     /// Whether the last of them found no room.
     pub is_full: AtomicBool,
+    /// What it says again and again of what it cannot start.
+    pub troubles: Troubles,
     /// What its GPUs said.
     pub gpus: Known,
     /// The listing of all its containers.
