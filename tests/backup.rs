@@ -85,6 +85,23 @@ fn what_was_declared_comes_back_with_its_boxes_and_what_was_not_goes() {
 }
 
 #[test]
+fn a_copy_that_somebody_left_who_was_killed_goes_when_a_daemon_starts() {
+    let (home, project) = place();
+    let _ = home.hmz(["get", "envs"]).cwd(project.dir()).run().ok();
+    let state = home.hmz_home().join("state");
+    // its very bytes, as both make them
+    let left = ["backup-aB3dE6", "restore-aB3dE6"].map(|name| state.join(name));
+    for path in &left {
+        fs::copy(store(&home), path).unwrap();
+    }
+    drop(home.hmz(["backup", "hmz.db"]).cwd(project.dir()).run().ok());
+    assert!(left.iter().all(|path| path.exists()), "a daemon that runs may be making one");
+    drop(home.hmz(["restore", "hmz.db"]).cwd(project.dir()).run().ok());
+    drop(home.hmz(["get", "envs"]).cwd(project.dir()).run().ok());
+    assert!(left.iter().all(|path| !path.exists()));
+}
+
+#[test]
 fn what_cannot_be_restored_is_refused_and_changes_nothing() {
     let (home, project) = place();
     let hmz = |line: &str| home.hmz(line.split_whitespace()).cwd(project.dir()).run();
@@ -139,6 +156,8 @@ fn a_run_at_work_and_a_daemon_in_the_foreground_are_in_the_way() {
     project.write("go", "");
     drop(hmz("wait --for=condition=Complete run/r --timeout 2m").ok());
     drop(hmz("get run/r").ok().says("Succeeded"));
+    // its box goes after that, and the restore would tell of it too
+    drop(hmz("wait --for=delete env/r-box --timeout 2m").ok());
 
     let daemon = || {
         let found = home.processes().into_iter().find(|pid| processes::line(*pid).contains(" controller"));

@@ -269,7 +269,7 @@ fn an_entry_of_the_settings_that_cannot_be_read_is_refused_with_its_place() {
     let file = place.home.hmz_home().join("settings.yaml");
     let said = format!(
         "the docker host 'here' cannot be read; fix or remove it: runtimes.docker.here in settings.yaml ({}:5:7: unknown field 'harnes', \
-         did you mean 'harness'?\n",
+         did you mean 'harness'?)\n",
         file.display()
     );
     place.table(&[("-f boxed $A -e box=docker@here$P", &said)]);

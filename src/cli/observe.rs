@@ -87,5 +87,8 @@ pub enum DebugAction {
         /// The file [default: hmz-debug-TIME.tar.gz here]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Take the place of a file that is there
+        #[arg(long, visible_alias = "force")]
+        overwrite: bool,
     },
 }

@@ -51,10 +51,13 @@ const PLAIN: [&str; 22] = [
 /// # Errors
 /// When the file cannot be written.
 pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error> {
-    let DebugAction::Bundle { output } = action;
+    let DebugAction::Bundle { output, overwrite } = action;
     let now = SystemClock.now();
     let folder = format!("hmz-debug-{}", now.strftime("%Y%m%d-%H%M%S"));
     let path = output.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
+    if !overwrite && std::fs::symlink_metadata(&path).is_ok() {
+        return Err(is_there(&path));
+    }
     let paths = edge::paths()?;
     let parts = collect(&client, &paths).await?;
     let written = |e: std::io::Error| edge::io(&path.display().to_string(), &e);
@@ -68,12 +71,23 @@ pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error>
     let mut part = archive.finish().map_err(written)?;
     part.flush().map_err(written)?;
     let size = part.as_file().metadata().map_err(written)?.len();
-    part.persist(&path).map_err(|e| written(e.error))?;
+    if overwrite {
+        part.persist(&path).map_err(|e| written(e.error))?;
+    } else {
+        part.persist_noclobber(&path).map_err(|e| match e.error.kind() {
+            std::io::ErrorKind::AlreadyExists => is_there(&path),
+            _ => written(e.error),
+        })?;
+    }
     show::print(&format!("{}: {size} bytes\n", path.display()));
     show::aside(
         "it holds no task, no answer, no secret and no variable's value; look it through before you pass it on all the same",
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_there(path: &Path) -> Error {
+    Error::refused(format!("{} is there already", path.display())).hint("give another name, or --overwrite to have it replaced")
 }
 
 /// The texts, by name, and what must be in none of them.

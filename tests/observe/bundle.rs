@@ -89,7 +89,11 @@ fn a_bundle_tells_of_faults_and_of_no_secret() {
     let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "100s"]).run().ok();
 
     let bundle = home.root().join("b.tar.gz");
-    let _ = home.hmz(["debug", "bundle", "-o"]).arg(&bundle).run().ok().says("b.tar.gz: ");
+    std::fs::write(&bundle, "somebody's").unwrap();
+    let refused = home.hmz(["debug", "bundle", "-o"]).arg(&bundle).run().expect_code(2);
+    assert!(refused.err().contains(&format!("{} is there already\n", bundle.display())), "{refused}");
+    assert_eq!(std::fs::read_to_string(&bundle).unwrap(), "somebody's");
+    let _ = home.hmz(["debug", "bundle", "--force", "-o"]).arg(&bundle).run().ok().says("b.tar.gz: ");
     assert!(std::fs::metadata(&bundle).unwrap().len() < 4 << 20);
     let texts = unpacked(&home, &bundle);
     let hex: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -159,4 +163,35 @@ fn of_settings_that_cannot_be_read_no_line_is_told_anywhere() {
 
 fn names(texts: &[(String, String)]) -> Vec<&str> {
     texts.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn of_an_entry_that_cannot_be_read_its_place_is_told_and_no_value() {
+    for (entry, place, what) in [
+        ("exec_env: ['API={}'], no_such: 1", ":3:36: ", "unknown field 'no_such'"),
+        ("exec_env: ['{}']", ":3:23: ", "an exec variable is not NAME=VALUE"),
+        ("exec_env: ['1A={}']", ":3:23: ", "exec variable '1A=…' is not NAME=VALUE"),
+        ("exec_env: 'API={}'", ":3:22: ", "found a text"),
+        ("run_args: ['--env', '{}']", ":3:23: ", "run_args: --env is refused: it is not NAME=VALUE"),
+        ("run_args: ['{}']", ":3:23: ", "run_args: a word is no argument"),
+    ] {
+        let home = TestHome::new();
+        let entry = entry.replace("{}", &planted("value"));
+        home.settings(&format!("runtimes:\n  docker:\n    here: {{{entry}}}\n"));
+        let mut told = vec![home.hmz(["get", "settings"]).run().ok().out()];
+        let refused = runs::exec(&home, "boxed", &runs::script(&home, "says", "- say: x\n"), &home.project("p"), "x").run();
+        told.push(refused.expect_code(2).err());
+        for words in [&["get", "runtimes", "-o", "yaml"][..], &["describe", "runtime/docker:here"], &["events"]] {
+            told.push(home.hmz(words).run().ok().out());
+        }
+        for file in ["daemon.log", "events.jsonl"] {
+            told.push(std::fs::read_to_string(home.hmz_home().join("state").join(file)).unwrap());
+        }
+        assert!(told.iter().all(|text| !text.contains(MARK)), "{entry}: {told:#?}");
+        let describes = |text: &String| text.contains(what);
+        assert!(told[1..4].iter().all(describes), "{entry}: {told:#?}");
+        if !entry.contains("no_such") {
+            assert!(told[0].contains(place), "{place} {entry}: {}", told[0]);
+        }
+    }
 }

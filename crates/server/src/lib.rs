@@ -15,6 +15,7 @@ mod guarded;
 mod guest;
 mod idle;
 mod instance;
+mod leftovers;
 mod listen;
 mod metrics;
 mod orphans;

@@ -55,7 +55,7 @@ pub fn restore(paths: &Paths, file: &Path, _alone: &Alone) -> Result<Restored, E
     let (store, state) = (paths.store(), &paths.state);
     let failed = |e: std::io::Error| Error::failed(format!("{}: {e}", state.display()));
     // what is read and what is put there are the same bytes
-    let mut copy = tempfile::Builder::new().prefix("restore-").tempfile_in(state).map_err(failed)?;
+    let mut copy = tempfile::Builder::new().prefix(crate::leftovers::COPIES[1]).tempfile_in(state).map_err(failed)?;
     std::fs::File::open(file)
         .and_then(|mut from| std::io::copy(&mut from, &mut copy))
         .map_err(|e| Error::usage(format!("{}: {e}", file.display())))?;

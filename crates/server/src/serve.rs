@@ -11,7 +11,7 @@ use crate::paths::Paths;
 use crate::routes::{Api, router};
 use crate::saved::SavedRuntimes;
 use crate::sync::{Keeper, Records, SyncConfig};
-use crate::{idle, instance, settings, world};
+use crate::{idle, instance, leftovers, settings, world};
 use hmz_api::clock::SystemClock;
 use hmz_api::{Error, Run};
 use hmz_store::Store;
@@ -68,6 +68,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
         return if config.ends_when_idle { Ok(()) } else { Err(Error::failed("a daemon runs already for this HMZ_HOME")) };
     };
     let instance = instance::instance(&paths)?;
+    leftovers::sweep(&paths.state);
     let claim = Claim::take(&paths, &instance).await?;
     let clock = Arc::new(SystemClock);
     let store = Store::open(&paths.store(), clock.clone()).map_err(Error::from)?;

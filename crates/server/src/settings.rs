@@ -118,9 +118,9 @@ fn snapshot(path: &Path, loaded: &Loaded) -> SettingsSnapshot {
             .settings
             .runtimes
             .iter()
-            .map(|(runtime, entry)| (runtime.clone(), entry.clone().map_err(|report| report.to_string())))
+            // told in logs, conditions and events, where no line of the file is to be: a secret may be in it
+            .map(|(runtime, entry)| (runtime.clone(), entry.clone().map_err(|report| report.headline())))
             .collect(),
-        // told in logs, conditions and events, where no line of the file is to be: a secret may be in it
         problem: loaded.problem.as_ref().map(Report::headline),
         faults: loaded.settings.problems.iter().map(Report::headline).collect(),
         settled: loaded.settled,

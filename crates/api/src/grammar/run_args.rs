@@ -178,7 +178,12 @@ pub fn parse(words: &[String]) -> Result<Vec<Setting>, Wrong> {
             (None, Read::Switch) => "true",
             (None, _) => return Err(wrong(format!("run_args: {name} needs a value"))),
         };
-        let value = read_value(*read, value).map_err(|why| wrong(format!("run_args: {name} {value} is refused: {why}")))?;
+        // what a variable is set to may be a secret, and so may one that has no name
+        let shown = match read {
+            Read::Variable => value.split_once('=').map(|(name, _)| format!(" {name}=…")).unwrap_or_default(),
+            _ => format!(" {value}"),
+        };
+        let value = read_value(*read, value).map_err(|why| wrong(format!("run_args: {name}{shown} is refused: {why}")))?;
         settings.push(Setting { place, value });
     }
     Ok(settings)
@@ -193,9 +198,9 @@ fn split(word: &str) -> Result<(&'static Row, Option<&str>), String> {
         return row.map(|row| (row, value)).ok_or_else(|| unknown(&format!("--{name}")));
     }
     let Some(short) = word.strip_prefix('-').and_then(|s| s.chars().next()) else {
-        return Err(format!(
-            "run_args: '{word}' is no argument; each begins with a dash, and the image and its command are not said here"
-        ));
+        return Err(
+            "run_args: a word is no argument; each begins with a dash, and the image and its command are not said here".into()
+        );
     };
     let rest = &word[1 + short.len_utf8()..];
     let row = TABLE.iter().find(|(_, letter, _)| *letter == Some(short)).ok_or_else(|| unknown(&format!("-{short}")))?;
@@ -434,8 +439,8 @@ mod tests {
                 &["--label=humanize=1"],
                 "0: run_args: --label humanize=1 is refused: that label says whose a box is and what it holds".into(),
             ),
-            (&["-e", "NVIDIA_VISIBLE_DEVICES=all"], format!("0: run_args: --env NVIDIA_VISIBLE_DEVICES=all is refused: {SHARE}")),
-            (&["-e", "HOME"], "0: run_args: --env HOME is refused: it is not NAME=VALUE".into()),
+            (&["-e", "NVIDIA_VISIBLE_DEVICES=all"], format!("0: run_args: --env NVIDIA_VISIBLE_DEVICES=… is refused: {SHARE}")),
+            (&["-e", "HOME"], "0: run_args: --env is refused: it is not NAME=VALUE".into()),
             (&["--device", "/dev/nvidia0"], format!("0: run_args: --device /dev/nvidia0 is refused: {SHARE}")),
             (&["-v", "/a:/.hmz/x"], "0: run_args: --volume /a:/.hmz/x is refused: /.hmz is hmz's own".into()),
             (&["-v", "/a:/"], "0: run_args: --volume /a:/ is refused: it would be mounted over the whole box".into()),
@@ -449,7 +454,7 @@ mod tests {
             (&["--shm-size", "much"], "0: run_args: --shm-size much is refused: it is not a size, such as 64m".into()),
             (
                 &["busybox"],
-                "0: run_args: 'busybox' is no argument; each begins with a dash, and the image and its command are not said here"
+                "0: run_args: a word is no argument; each begins with a dash, and the image and its command are not said here"
                     .into(),
             ),
             (

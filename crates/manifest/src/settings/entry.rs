@@ -11,6 +11,9 @@ use hmz_api::{Backend, RuntimeRef};
 /// Keys older files carry that say nothing about the runtime.
 const NOTHING: [&str; 3] = ["made", "backend", "name"];
 
+/// Fields in which a secret may be: of what is wrong with them, what somebody wrote there is not told.
+const PRIVATE: [&str; 4] = ["exec_env", "exec_wrapper", "run_args", "options"];
+
 /// What a field is made of, as far as leaving it blank goes.
 enum Shape {
     Text,
@@ -67,9 +70,21 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
                 return Ok(spec);
             }
         }
-        Err(more) => faults.extend(more),
+        Err(more) => faults.extend(more.into_iter().map(|fault| without_value(fault, &kept))),
     }
     Err(faults)
+}
+
+/// A fault of what a field is made of, which names the text that was found there, without it where that may be a secret.
+fn without_value(mut fault: Fault, node: &Node) -> Fault {
+    const FOUND: &str = "found the text ";
+    let place = fault.at;
+    let private = |entry: &Entry| PRIVATE.contains(&entry.key.as_str()) && Some(entry.value.at) == place;
+    let is_private = node.map().is_some_and(|map| map.entries.iter().any(private));
+    if let Some(at) = fault.message.find(FOUND).filter(|_| is_private) {
+        fault.message.replace_range(at.., "found a text");
+    }
+    fault
 }
 
 fn is_blank(field: &str, node: &Node) -> bool {

@@ -141,9 +141,8 @@ fn boxes(c: &mut Check<'_>, spec: &RuntimeSpec, docker: bool) {
     if let Some(runtime) = spec.runtime.as_deref().filter(|r| !is_ssh_word(r)) {
         c.say(&["runtime"], format!("invalid OCI runtime '{runtime}'"));
     }
-    let lines = spec.run_args.iter().position(|a| a.contains(['\n', '\0']));
-    if let Some((index, arg)) = lines.and_then(|i| Some((i, spec.run_args.get(i)?))) {
-        c.item("run_args", index, format!("argument '{arg}' cannot contain newlines"));
+    if let Some(index) = spec.run_args.iter().position(|a| a.contains(['\n', '\0'])) {
+        c.item("run_args", index, "an argument cannot contain newlines");
     } else if docker && let Err(wrong) = run_args::parse(&spec.run_args) {
         c.item("run_args", wrong.index, wrong.message);
     }
@@ -179,15 +178,18 @@ fn execution(c: &mut Check<'_>, spec: &RuntimeSpec) {
     }
     for (index, variable) in spec.exec_env.iter().enumerate() {
         let fine = variable.split_once('=').is_some_and(|(name, _)| hmz_api::name::is_identifier(name));
+        // a value may be a secret, and so may all of one that has no name: the place says which it is
+        let shown = variable.split_once('=').map(|(name, _)| format!("exec variable '{name}=…'"));
+        let shown = shown.unwrap_or_else(|| "an exec variable".to_owned());
         if !fine || variable.contains(['\n', '\0']) {
-            c.item("exec_env", index, format!("exec variable '{variable}' is not NAME=VALUE"));
+            c.item("exec_env", index, format!("{shown} is not NAME=VALUE"));
         } else if variable.starts_with("NVIDIA_VISIBLE_DEVICES=") {
-            c.item("exec_env", index, format!("exec variable '{variable}' contradicts the GPUs a box is granted"));
+            c.item("exec_env", index, format!("{shown} contradicts the GPUs a box is granted"));
         }
     }
     for (index, word) in spec.exec_wrapper.iter().enumerate() {
         if word.is_empty() || word.contains(['\n', '\0']) {
-            c.item("exec_wrapper", index, format!("exec wrapper word '{word}' is empty or two lines"));
+            c.item("exec_wrapper", index, "an exec wrapper word is empty or two lines");
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) async fn backup(State(api): State<Api>) -> Result<Response, Failure> 
     let dir = &api.paths.state;
     let failed = |e: std::io::Error| Failure(Error::failed(format!("{}: {e}", dir.display())));
     // private from its beginning, and gone with the answer
-    let file = tempfile::Builder::new().prefix("backup-").tempfile_in(dir).map_err(failed)?;
+    let file = tempfile::Builder::new().prefix(crate::leftovers::COPIES[0]).tempfile_in(dir).map_err(failed)?;
     api.store.backup(file.path()).await?;
     let file = tokio::fs::File::open(file.path()).await.map_err(failed)?;
     let length = file.metadata().await.map_err(failed)?.len();
