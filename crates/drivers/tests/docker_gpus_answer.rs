@@ -98,13 +98,11 @@ impl Machine {
 
     /// Waits until the daemon lists them: it looks at the folder by itself.
     async fn listed(self) -> Self {
-        let driver = self.limits(Limits::default());
         let deadline = tokio::time::Instant::now() + HANG;
         loop {
             // a driver asks what a daemon has no more than every few seconds
             let there = self.driver().probe(&self.corner.target).await.unwrap().gpu_names;
             if self.numbers.iter().all(|n| there.contains(n)) {
-                drop(driver);
                 return self;
             }
             assert!(tokio::time::Instant::now() < deadline, "{there:?}");
@@ -264,6 +262,14 @@ async fn what_a_dead_process_left_is_removed_once_it_is_old() {
     common::docker(&[&words[..], &["--label", &instance, IMAGE, "true"]].concat());
     // one that may still be heard out stays, and holds nothing
     driver.tidy(target).await.unwrap();
-    assert_eq!(m.probes(), [name]);
+    assert_eq!(m.probes(), std::slice::from_ref(&name));
     assert_eq!(granted(driver.admit(target, &[m.wants(&m.corner.key("a"), 1)]).await.unwrap()), m.numbers);
+    assert_eq!(m.probes(), [name]);
+    // one that is older than any is waited for goes, whoever made it
+    let hasty = m.limits(Limits { gpu_answers: Duration::from_millis(250), ..Limits::default() });
+    common::until("it is removed", async || {
+        hasty.tidy(target).await.unwrap();
+        m.probes().is_empty()
+    })
+    .await;
 }

@@ -21,8 +21,9 @@ use std::time::Duration;
 const TOGETHER: usize = 32;
 /// Most that is read of what one says.
 const MOST_SAID: usize = 1 << 16;
-/// How old a container that asks gets, by the daemon's clock, before whoever made it is taken for gone.
-const LITTER: Duration = Duration::from_secs(120);
+/// How old a container that asks gets, by the daemon's clock, before whoever made it is taken for gone: so many times what one is
+/// waited for.
+const LITTER: u32 = 8;
 
 /// What is known of the GPUs that a runtime hands out, once those of which nothing is known were asked, with the images that want
 /// some.
@@ -87,7 +88,8 @@ pub async fn of_ids(session: &Session<'_>, ids: &[String], image: &str) -> Resul
 /// The daemon does not answer.
 pub async fn tidy(session: &Session<'_>) -> Result<(), DriverError> {
     let all = session.all().await?;
-    for one in all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe && l.age(all.now) >= LITTER) {
+    let age = session.limits.gpu_answers * LITTER;
+    for one in all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe && l.age(all.now) >= age) {
         session.remove_id(&one.id).await?;
     }
     Ok(())
