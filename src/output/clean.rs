@@ -1,5 +1,7 @@
 //! Text of others made harmless for a terminal.
 
+use std::borrow::Cow;
+
 /// The text with every control character but newline and tab shown instead of sent: a C0 character by its picture, a C1
 /// character, a change of writing direction or an invisible one by its number. `\r\n` is a newline.
 pub fn clean(text: &str) -> String {
@@ -26,7 +28,15 @@ pub fn clean(text: &str) -> String {
 
 /// The same on one line: each newline and tab is a space.
 pub fn one_line(text: &str) -> String {
-    clean(text).replace(['\n', '\t'], " ")
+    line(text).into_owned()
+}
+
+/// The same, and the text itself where nothing in it is to be changed, as in nearly all.
+pub fn line(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(clean(text).replace(['\n', '\t'], " "))
 }
 
 /// At most `most` characters, the last of them `…` when there were more.
@@ -49,6 +59,7 @@ mod tests {
         assert!(shown.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
         assert_eq!(clean("grüße 🙂 日本"), "grüße 🙂 日本");
         assert_eq!(one_line("a\nb\tc"), "a b c");
+        assert!(matches!(line(" plain ~"), Cow::Borrowed(" plain ~")) && matches!(line("\x7f"), Cow::Owned(_)));
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");
     }

@@ -1,12 +1,13 @@
 //! Tables as kubectl prints them: NAME first, no borders, three spaces between columns.
 
 use super::age::age;
-use super::clean::{cut, one_line};
+use super::clean::{cut, line, one_line};
 use super::phase;
 use hmz_api::kinds::condition;
 use hmz_api::rest::{SettingsAnswer, SettingsLine};
 use hmz_api::{AnyResource, Cpus, Environment, Flow, Memory, Resource, Run, Runtime};
 use jiff::Timestamp;
+use std::borrow::Cow;
 
 /// Columns and rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,26 +32,38 @@ impl Table {
     /// The rows of a table that is printed bit by bit: below the first ones the headers are left out. `widths` are those of
     /// the columns so far, none at the beginning; they grow and never shrink.
     pub fn render_after(&self, widths: &mut Vec<usize>, width: Option<usize>) -> String {
-        let headers: Vec<String> = self.headers.iter().map(|h| (*h).to_owned()).collect();
-        let rows = self.rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect());
-        let lines: Vec<Vec<String>> =
+        let headers = self.headers.iter().map(|header| Cow::Borrowed(*header)).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect());
+        let lines: Vec<Vec<Cow<'_, str>>> =
             if widths.is_empty() { std::iter::once(headers).chain(rows).collect() } else { rows.collect() };
         align(&lines, widths, width)
     }
 }
 
 /// Lines of cells, each column as wide as it has to be. `widths` are those of the columns so far; they grow and never shrink.
-pub fn align(lines: &[Vec<String>], widths: &mut Vec<usize>, width: Option<usize>) -> String {
+pub fn align(lines: &[Vec<impl AsRef<str>>], widths: &mut Vec<usize>, width: Option<usize>) -> String {
+    const BETWEEN: &str = "   ";
     widths.resize(lines.iter().map(Vec::len).max().unwrap_or(0).max(widths.len()), 0);
-    for (column, width) in widths.iter_mut().enumerate() {
-        *width = lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).max(*width);
+    for line in lines {
+        for (cell, width) in line.iter().zip(widths.iter_mut()) {
+            *width = cell.as_ref().chars().count().max(*width);
+        }
     }
     let mut out = String::new();
     for line in lines {
-        let cells: Vec<String> = line.iter().zip(&*widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let text = cells.join("   ");
-        let text = text.trim_end();
-        out.push_str(&width.map_or_else(|| text.to_owned(), |width| cut(text, width.max(1))));
+        let begin = out.len();
+        for (at, (cell, width)) in line.iter().zip(&*widths).enumerate() {
+            let cell = cell.as_ref();
+            out.push_str(if at == 0 { "" } else { BETWEEN });
+            out.push_str(cell);
+            out.extend(std::iter::repeat_n(' ', width - cell.chars().count()));
+        }
+        let end = out.trim_end().len().max(begin);
+        out.truncate(end);
+        if let Some(width) = width {
+            let line = cut(&out[begin..], width.max(1));
+            out.replace_range(begin.., &line);
+        }
         out.push('\n');
     }
     out
