@@ -55,12 +55,13 @@ async fn measure(size: u64) {
     for nth in 0..EVENTS {
         let daemon = &many.daemons[nth * 7 % many.daemons.len()];
         nothing.push(after().await);
-        daemon.tell();
+        let gone = daemon.boxes_of("us").swap_remove(nth);
+        let key = daemon.state().containers[&gone].seen.key.clone().unwrap();
+        daemon.tell_of(&key);
         told.push(after().await);
         // one that lived long is begun again in a second
-        let gone = daemon.boxes_of("us").swap_remove(nth);
         daemon.state().containers.remove(&gone);
-        daemon.tell();
+        daemon.tell_of(&key);
         died.push(after().await);
     }
     let [nothing, told, died] = [nothing, told, died].map(median);

@@ -12,9 +12,11 @@ pub mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::core::{Action, ReconcileError, Reconciler};
+use crate::core::{Action, Lane, ReconcileError, Reconciler};
+use crate::index::Index;
 use crate::world::World;
 use async_trait::async_trait;
+use std::sync::Arc;
 
 /// What has to be gone before an environment is: its box, its hold and its files.
 pub const FINALIZER: &str = "hmz/box";
@@ -23,7 +25,7 @@ pub const FINALIZER: &str = "hmz/box";
 pub const ROLE_LABEL: &str = "hmz/role";
 
 /// The environments' controller.
-pub(crate) struct Environments(pub(crate) World);
+pub(crate) struct Environments(pub(crate) World, pub(crate) Arc<Index>);
 
 #[async_trait]
 impl Reconciler for Environments {
@@ -33,5 +35,9 @@ impl Reconciler for Environments {
 
     async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
         execute::reconcile(&self.0, key).await
+    }
+
+    fn lane(&self, key: &str) -> Option<Lane> {
+        self.1.runtime_of(key)
     }
 }

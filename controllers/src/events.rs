@@ -2,11 +2,11 @@
 
 use crate::core::Backoff;
 use crate::index::{Index, Place};
-use crate::router::{self, Wakers};
+use crate::router::{self, Heard, Wakers};
 use crate::world::World;
 use futures::stream::{FuturesUnordered, StreamExt};
 use hmz_api::RuntimeRef;
-use hmz_drivers::DriverError;
+use hmz_drivers::{BoxEvents, DriverError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::btree_map::Entry;
@@ -19,6 +19,9 @@ const AGAIN: Backoff = Backoff { base: Duration::from_millis(200), max: Duration
 
 /// How often each daemon is asked what it has though it told of nothing; a fifth of it is random.
 const PERIOD: Duration = Duration::from_secs(30);
+
+/// How long events of a daemon are gathered before anybody is woken.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Listens to each daemon that something is, or is to be, on.
 pub(crate) async fn listen(world: &World, index: &Index, wake: &Wakers) {
@@ -72,18 +75,36 @@ async fn hear(world: &World, index: &Index, wake: &Wakers, place: &Place) {
         match heard {
             Ok(mut events) => {
                 // what happened before it was listened to is found by looking once
-                router::daemon_changed(world, index, wake, place).await;
-                while let Some(Ok(())) = events.next().await {
+                router::daemon_changed(world, index, wake, place, Heard::anything()).await;
+                while let Some(heard) = gather(&mut events).await {
                     failures = 0;
-                    router::daemon_changed(world, index, wake, place).await;
+                    router::daemon_changed(world, index, wake, place, heard).await;
                 }
                 // one that went away is known as such by looking once
-                router::daemon_changed(world, index, wake, place).await;
+                router::daemon_changed(world, index, wake, place, Heard::anything()).await;
             }
             Err(error) => tracing::debug!(%error, at = runtime.at(), "does not hear of its events"),
         }
         failures += 1;
         tokio::time::sleep(AGAIN.delay(failures, 0.0)).await;
+    }
+}
+
+/// The next event and all that come soon after it; `None` when there are none any more.
+async fn gather(events: &mut BoxEvents) -> Option<Heard> {
+    let mut heard = Heard::default();
+    heard.add(events.next().await?.ok()?);
+    let mut over = std::pin::pin!(tokio::time::sleep(GATHER));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut over => return Some(heard),
+            event = events.next() => match event {
+                Some(Ok(event)) => heard.add(event),
+                // after which all of it is looked at
+                Some(Err(_)) | None => return None,
+            }
+        }
     }
 }
 

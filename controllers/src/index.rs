@@ -54,6 +54,10 @@ struct Tables {
     environments: HashMap<Arc<str>, Entry>,
     /// Environments by the runtimes they name and are on.
     on: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Those without a share that were looked at before, by the runtimes they name.
+    waits: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Their names by uid.
+    uids: HashMap<Uuid, Arc<str>>,
     places: BTreeMap<Place, usize>,
     /// What is known of everything else.
     others: HashMap<(&'static str, String), Other>,
@@ -62,6 +66,8 @@ struct Tables {
     waiting: BTreeMap<String, Waiting>,
     /// Runtimes that fall back, and to which.
     falls: BTreeMap<String, BTreeSet<String>>,
+    /// Runtimes that are stored, and not being deleted.
+    kept: HashSet<String>,
     /// Runs that keep the daemon up, and those that have not ended.
     busy_runs: BTreeSet<String>,
     running: BTreeSet<String>,
@@ -115,12 +121,11 @@ impl Index {
         let now = seen(resource);
         let before = match resource {
             AnyResource::Environment(env) => {
-                let places = tables.places.len();
-                let before = tables.environment(env, now, (!gone).then_some(resource));
-                if tables.places.len() != places || before.1 {
+                let (before, places_changed) = tables.environment(env, now, (!gone).then_some(resource));
+                if places_changed {
                     self.places.send_modify(|n| *n += 1);
                 }
-                before.0
+                before
             }
             other => tables.other(other, now, gone),
         };
@@ -141,16 +146,35 @@ impl Index {
         self.tables().on.get(runtime).into_iter().flatten().cloned().collect()
     }
 
-    /// Environments without a share that may get one on a runtime: they name it, or one that falls back to it.
+    /// The runtime an environment is on, or is to be.
+    pub fn runtime_of(&self, environment: &str) -> Option<Arc<str>> {
+        self.tables().environments.get(environment).map(|entry| entry.runtime().clone())
+    }
+
+    /// The environment of that uid.
+    pub fn of_uid(&self, uid: Uuid) -> Option<Arc<str>> {
+        self.tables().uids.get(&uid).cloned()
+    }
+
+    /// Whether a runtime is stored, and is to stay.
+    pub fn keeps(&self, runtime: &str) -> bool {
+        self.tables().kept.contains(runtime)
+    }
+
+    /// Whether a box is known to be wanted: it is its environment's current one, and that did not end. What is not known to be
+    /// may be all the same.
+    pub fn wants(&self, uid: Uuid, incarnation: u64) -> bool {
+        let tables = self.tables();
+        let entry = tables.uids.get(&uid).and_then(|name| tables.environments.get(name));
+        tables.whole && entry.is_some_and(|entry| entry.incarnation == incarnation && !entry.down)
+    }
+
+    /// Environments without a share that may get one on a runtime: they name it, or one that falls back to it. One that was
+    /// never looked at is asked for anyway.
     pub fn waits_for(&self, runtime: &str) -> Vec<Arc<str>> {
         let tables = self.tables();
         let falls = tables.falls.iter().filter(|(_, list)| list.contains(runtime)).map(|(name, _)| name.as_str());
-        let mut all = Vec::new();
-        for named in falls.chain([runtime]) {
-            let of = tables.on.get(named).into_iter().flatten();
-            all.extend(of.filter(|name| tables.environments.get(*name).is_some_and(|e| e.waits && *e.named == *named)).cloned());
-        }
-        all
+        falls.chain([runtime]).filter_map(|named| tables.waits.get(named)).flatten().cloned().collect()
     }
 
     /// Runs that may get room on a runtime, and whether they need several daemons.
@@ -207,9 +231,7 @@ impl Index {
             _ => true,
         };
         let of = tables.on.get(&place.0).into_iter().flatten();
-        of.filter(|name| tables.environments.get(*name).is_some_and(|e| e.place().as_ref() == Some(place) && differs(e)))
-            .cloned()
-            .collect()
+        of.filter(|name| tables.environments.get(*name).is_some_and(|e| e.is_at(place) && differs(e))).cloned().collect()
     }
 
     /// How many resources there are of each sort; `None` for as long as not everything is known.
@@ -235,26 +257,33 @@ impl Tables {
         word
     }
 
-    /// What was known of it before, and whether it is in another place.
+    /// What was known of it before, and whether that changed which places there are.
     fn environment(&mut self, env: &Resource<Environment>, now: Seen, there: Option<&AnyResource>) -> (Option<Seen>, bool) {
         let name = self.environments.get_key_value(env.name()).map_or_else(|| env.name().into(), |(name, _)| name.clone());
         let before = self.remove(&name);
         let seen = before.as_ref().map(|b| b.seen);
         let place = before.and_then(|b| b.place());
-        let Some(there) = there else { return (seen, place.is_some()) };
+        // the last that was there
+        let left = |places: &BTreeMap<Place, usize>| place.as_ref().is_some_and(|place| !places.contains_key(place));
+        let Some(there) = there else { return (seen, left(&self.places)) };
         let counted = self.tally.add(there);
         let entry = self.entry(env, now, counted);
-        let moved = entry.place() != place;
         for runtime in entry.runtimes() {
             self.on.entry(runtime.clone()).or_default().insert(name.clone());
         }
-        if let Some(place) = entry.place() {
-            *self.places.entry(place).or_default() += 1;
+        if entry.waits {
+            self.waits.entry(entry.named.clone()).or_default().insert(name.clone());
+        }
+        self.uids.insert(entry.uid, name.clone());
+        let mut came = false;
+        if let Some(at) = entry.place() {
+            came = !self.places.contains_key(&at) && place.as_ref() != Some(&at);
+            *self.places.entry(at).or_default() += 1;
         }
         self.busy += usize::from(entry.busy);
         self.boxed += usize::from(entry.boxed);
         self.environments.insert(name, entry);
-        (seen, moved)
+        (seen, came || left(&self.places))
     }
 
     fn entry(&mut self, env: &Resource<Environment>, seen: Seen, counted: u64) -> Entry {
@@ -263,6 +292,7 @@ impl Tables {
         let used = status.used.as_ref().map(RuntimeRef::resource_name).filter(|used| **used != *named);
         let up = [condition::CREATED, condition::GUEST_READY].iter().all(|c| status.conditions.is_true(c));
         let scheduled = status.conditions.is_true(condition::SCHEDULED);
+        let looked_at = status.conditions.get(condition::SCHEDULED).is_some();
         let down = is_down(env);
         Entry {
             seen,
@@ -273,7 +303,8 @@ impl Tables {
             named,
             endpoint: status.endpoint.as_deref().map(|endpoint| self.word(endpoint)),
             ready: status.pid.filter(|_| up && !env.metadata.is_deleting()),
-            waits: !scheduled,
+            waits: looked_at && !scheduled,
+            down,
             listened: crate::environment::plan::owner_run(env).is_some() || !down,
             busy: busy::environment(env),
             boxed: !down && (status.container_id.is_some() || scheduled),
@@ -286,12 +317,12 @@ impl Tables {
         let entry = self.environments.remove(name)?;
         self.tally.remove(entry.counted);
         for runtime in entry.runtimes() {
-            if let Some(on) = self.on.get_mut(runtime) {
-                on.remove(name);
-                if on.is_empty() {
-                    self.on.remove(runtime);
-                }
-            }
+            take_out(&mut self.on, runtime, name);
+        }
+        take_out(&mut self.waits, &entry.named, name);
+        // another of this name may have come meanwhile, and it has a uid of its own
+        if self.uids.get(&entry.uid).is_some_and(|of| **of == *name) {
+            self.uids.remove(&entry.uid);
         }
         if let Some(place) = entry.place()
             && let Some(count) = self.places.get_mut(&place)
@@ -342,6 +373,9 @@ impl Tables {
     }
 
     fn runtime(&mut self, runtime: &Resource<Runtime>) {
+        if !runtime.metadata.is_deleting() {
+            self.kept.insert(runtime.name().to_owned());
+        }
         if !runtime.spec.fallback.is_empty() {
             let list = runtime.spec.fallback.iter().map(RuntimeRef::resource_name).collect();
             self.falls.insert(runtime.name().to_owned(), list);
@@ -358,6 +392,17 @@ impl Tables {
             self.busy_runs.remove(name);
         } else if kind == <Runtime as hmz_api::Kind>::KIND {
             self.falls.remove(name);
+            self.kept.remove(name);
+        }
+    }
+}
+
+/// Takes one of a runtime's out.
+fn take_out(of: &mut HashMap<Arc<str>, BTreeSet<Arc<str>>>, runtime: &Arc<str>, name: &str) {
+    if let Some(names) = of.get_mut(runtime) {
+        names.remove(name);
+        if names.is_empty() {
+            of.remove(runtime);
         }
     }
 }

@@ -11,12 +11,14 @@ use crate::world::World;
 use futures::{FutureExt, StreamExt};
 use hmz_api::kinds::{Environment, Flow, Run, Runtime};
 use hmz_api::{AnyResource, Kind, RuntimeRef};
-use hmz_drivers::Target;
+use hmz_drivers::{BoxEvent, Target};
 use hmz_store::{Change, StoreError, WatchEvent};
+use std::collections::BTreeSet;
 use std::time::Duration;
+use uuid::Uuid;
 
-/// How long events of a daemon are gathered before anybody is woken.
-const GATHER: Duration = Duration::from_millis(100);
+/// How late what is handed out on a runtime may be told of.
+const TOLD: Duration = Duration::from_secs(2);
 /// How soon a run that waits for several daemons tries again after an event.
 const SEVERAL: Duration = Duration::from_secs(2);
 
@@ -85,8 +87,9 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
         AnyResource::Environment(env) => {
             if declared {
                 wake.environments.ask(name, "it changed");
-                for runtime in [Some(&env.spec.runtime), env.status.used.as_ref()].into_iter().flatten() {
-                    wake.runtimes.ask(runtime.resource_name(), "an environment changed");
+                let used = env.status.used.as_ref().filter(|used| **used != env.spec.runtime);
+                for runtime in [Some(&env.spec.runtime), used].into_iter().flatten() {
+                    look_at_runtime(index, wake, &runtime.resource_name(), "an environment changed");
                 }
             }
             if let Some(owner) = owner_run(env).filter(|_| declared || observed) {
@@ -105,7 +108,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
                     }
                 }
                 for place in run.spec.environments.values().map(hmz_api::kinds::EnvironmentRequest::place) {
-                    wake.runtimes.ask(place.runtime.resource_name(), "a run changed");
+                    look_at_runtime(index, wake, &place.runtime.resource_name(), "a run changed");
                 }
             }
         }
@@ -138,13 +141,48 @@ fn waiting(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
     }
 }
 
-/// Wakes everybody a daemon's event may concern, after more of them had the time to come.
-pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, place: &Place) {
+/// Has a runtime looked at: what is handed out may be told of a moment late, so that one look tells of many changes. One that is
+/// to go, or to be listed, is looked at now.
+fn look_at_runtime(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
+    let after = if index.keeps(runtime) { TOLD } else { Duration::ZERO };
+    wake.runtimes.ask_after(runtime, after, reason);
+}
+
+/// What a daemon told of.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Whose boxes it was.
+    of: BTreeSet<Uuid>,
+    /// Whether it may be anybody's.
+    any: bool,
+}
+
+impl Heard {
+    /// Everything may have changed.
+    pub(crate) fn anything() -> Self {
+        Self { any: true, ..Self::default() }
+    }
+
+    /// One more event.
+    pub(crate) fn add(&mut self, event: BoxEvent) {
+        match event {
+            BoxEvent::Of(uid) => drop(self.of.insert(uid)),
+            BoxEvent::Any => self.any = true,
+        }
+    }
+}
+
+/// Wakes everybody whom what was heard of a daemon may concern.
+pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, place: &Place, heard: Heard) {
     const WHY: &str = "its daemon changed";
-    tokio::time::sleep(GATHER).await;
-    wake.runtimes.ask_after(&*place.0, GATHER, WHY);
+    look_at_runtime(index, wake, &place.0, WHY);
     waiting(index, wake, &place.0, WHY);
-    compare(world, index, wake, place, WHY).await;
+    for env in heard.of.into_iter().filter_map(|uid| index.of_uid(uid)) {
+        wake.environments.ask(&*env, WHY);
+    }
+    if heard.any {
+        compare(world, index, wake, place, WHY).await;
+    }
 }
 
 /// Asks a daemon what it has, and wakes those environments whose status says something else: the others have nothing to see.

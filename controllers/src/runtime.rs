@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::target::{Saved, target};
 use crate::world::World;
 use async_trait::async_trait;
-use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSource, RuntimeSpec, condition};
+use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus, condition};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use hmz_drivers::DriverError;
 use hmz_store::Store;
@@ -34,9 +34,17 @@ pub(crate) fn default_of(backend: Backend) -> Resource<Runtime> {
     runtime
 }
 
-/// The resource of a runtime.
+/// What is declared of a runtime, and of its status what says whether it may be used: whoever holds something of it, of whom there
+/// may be many, is left out.
+fn usable(runtime: &Resource<Runtime>) -> Resource<Runtime> {
+    let RuntimeStatus { conditions, source, .. } = &runtime.status;
+    let status = RuntimeStatus { conditions: conditions.clone(), source: *source, ..RuntimeStatus::default() };
+    Resource { metadata: runtime.metadata.clone(), spec: runtime.spec.clone(), status }
+}
+
+/// The resource of a runtime, as far as its use needs it.
 pub(crate) async fn find(store: &Store, runtime: &RuntimeRef) -> Result<Option<Resource<Runtime>>, ReconcileError> {
-    let stored = store.get::<Runtime>(&runtime.resource_name()).await?;
+    let stored = store.part(&runtime.resource_name(), usable).await?;
     // whether it is listed at this moment is nothing to whoever names it
     let unlisted = |stored: &Option<Resource<Runtime>>| {
         runtime.name.is_none()
@@ -86,8 +94,8 @@ pub(crate) async fn users(store: &Store, name: &str) -> Result<Vec<String>, Reco
             && r.status.conditions.is_true(condition::ACCEPTED)
             && r.spec.environments.values().any(|e| e.place().runtime.resource_name() == name)
     };
-    store.each::<Environment>(|e| environments.extend(holds(&e, name).then(|| format!("env/{}", e.name())))).await?;
-    store.each::<Run>(|r| runs.extend(needs(&r).then(|| format!("run/{}", r.name())))).await?;
+    store.each::<Environment>(|e| environments.extend(holds(e, name).then(|| format!("env/{}", e.name())))).await?;
+    store.each::<Run>(|r| runs.extend(needs(r).then(|| format!("run/{}", r.name())))).await?;
     environments.append(&mut runs);
     Ok(environments)
 }
@@ -132,7 +140,7 @@ impl Reconciler for Runtimes {
         let is_default = default.is_some_and(|default| default.spec == runtime.spec && is_of_nobody(&runtime));
         let listed = !is_default || plan::is_listed(&runtime.status) || self.is_asked_for(key);
         if listed || runtime.metadata.is_deleting() {
-            world.store.update_status(runtime).await?;
+            world.store.put_status(runtime).await?;
         } else {
             world.store.delete::<Runtime>(key).await?;
         }

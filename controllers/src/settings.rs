@@ -15,7 +15,7 @@ use hmz_api::kinds::condition::{SAVED, SETTINGS_VALID};
 use hmz_api::kinds::{Runtime, RuntimeSource, RuntimeSpec};
 use hmz_api::{Backend, Resource, RuntimeRef};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The only key of this controller.
@@ -79,7 +79,8 @@ pub fn plan(
             Some(_) => steps.push(Step::Update(Box::new(runtime))),
         }
     }
-    for (name, before) in there.into_iter().filter(|(name, runtime)| settings.settled && is_dropped(settings, name, runtime)) {
+    let named = named(settings);
+    for (name, before) in there.into_iter().filter(|(_, runtime)| settings.settled && is_dropped(&named, runtime)) {
         let Some(users) = users.get(name).filter(|users| !users.is_empty()) else {
             steps.push(Step::Delete(name.to_owned()));
             continue;
@@ -94,10 +95,14 @@ pub fn plan(
     steps
 }
 
+/// The names of the runtimes that settings.yaml names.
+fn named(settings: &SettingsSnapshot) -> BTreeSet<String> {
+    settings.runtimes.iter().map(|(reference, _)| reference.resource_name()).collect()
+}
+
 /// Whether a runtime came from settings.yaml, which does not name it any more.
-fn is_dropped(settings: &SettingsSnapshot, name: &str, runtime: &Resource<Runtime>) -> bool {
-    let named = settings.runtimes.iter().any(|(reference, _)| reference.resource_name() == name);
-    runtime.status.source == RuntimeSource::Settings && !named && !runtime.metadata.is_deleting()
+fn is_dropped(named: &BTreeSet<String>, runtime: &Resource<Runtime>) -> bool {
+    runtime.status.source == RuntimeSource::Settings && !named.contains(runtime.name()) && !runtime.metadata.is_deleting()
 }
 
 fn unreadable(runtime: &RuntimeRef, why: &str) -> String {
@@ -124,7 +129,8 @@ impl Reconciler for Settings {
         let there = world.store.list::<Runtime>().await?;
         let driven: Vec<Backend> = world.drivers.keys().copied().collect();
         let mut users = BTreeMap::new();
-        for runtime in there.iter().filter(|runtime| is_dropped(&settings, runtime.name(), runtime)) {
+        let named = named(&settings);
+        for runtime in there.iter().filter(|runtime| is_dropped(&named, runtime)) {
             users.insert(runtime.name().to_owned(), runtime::users(&world.store, runtime.name()).await?);
         }
         for step in plan(&settings, &there, &users, &driven, world.clock.now()) {

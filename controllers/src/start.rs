@@ -20,6 +20,12 @@ use tokio_util::sync::CancellationToken;
 /// When an environment or a run is looked at again though nothing happened.
 const RESYNC: Duration = Duration::from_secs(30);
 
+/// How many environments are worked on at once.
+const TOGETHER: usize = 128;
+/// How many of them on one runtime. A pull is one of these for as long as it takes, and so is each call to a daemon that does
+/// not answer.
+const OF_ONE_DAEMON: usize = 32;
+
 /// Controllers at work. Dropping it ends them at once, which is as safe as a crash.
 pub struct Running {
     stop: CancellationToken,
@@ -69,14 +75,13 @@ pub fn start(world: World) -> Running {
     let index = Index::new();
     let (wakers, stopped, counted, known) = (wake.clone(), stop.clone(), meters.clone(), index.clone());
     let task = core::spawn(async move {
-        let options = |concurrency, resync| Options { concurrency, resync, backoff: Backoff::DEFAULT };
+        let options = |concurrency, resync| Options { concurrency, of_lane: OF_ONE_DAEMON, resync, backoff: Backoff::DEFAULT };
         let controllers: [(Box<dyn Reconciler>, Options, _); 5] = [
-            // a pull is one of these for as long as it takes
-            (Box::new(Environments(world.clone())), options(32, RESYNC), environment_requests),
+            (Box::new(Environments(world.clone(), known.clone())), options(TOGETHER, RESYNC), environment_requests),
             (Box::new(Runs(world.clone())), options(16, RESYNC), run_requests),
-            (Box::new(Runtimes(world.clone(), known.clone())), options(4, Duration::ZERO), runtime_requests),
+            (Box::new(Runtimes(world.clone(), known.clone())), options(16, Duration::ZERO), runtime_requests),
             (Box::new(Settings(world.clone())), options(1, Duration::ZERO), settings_requests),
-            (Box::new(Sweep(world.clone(), known.clone())), options(2, Duration::ZERO), sweep_requests),
+            (Box::new(Sweep(world.clone(), known.clone())), options(8, Duration::ZERO), sweep_requests),
         ];
         let work =
             controllers.into_iter().zip(counted.0.iter()).enumerate().map(|(nth, ((controller, options, requests), meter))| {

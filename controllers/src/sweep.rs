@@ -79,6 +79,16 @@ async fn named(world: &World, listed: &[ObservedBox]) -> Result<Vec<Resource<Env
     Ok(found)
 }
 
+/// What is listed of ours, but for boxes that are known to be wanted: in most cases nothing. What the index does not know may be
+/// wanted all the same, and what it still takes to be wanted is swept the next time.
+fn doubtful(world: &World, index: &Index, listed: &[ObservedBox]) -> Vec<ObservedBox> {
+    let ours = |one: &&ObservedBox| {
+        let known = |key: &BoxKey| one.purpose == Purpose::Box && index.wants(key.uid, key.incarnation);
+        one.key.as_ref().is_some_and(|key| key.instance == world.instance && !known(key))
+    };
+    listed.iter().filter(ours).cloned().collect()
+}
+
 /// The controller; its keys are runtimes.
 pub(crate) struct Sweep(pub(crate) World, pub(crate) Arc<Index>);
 
@@ -103,7 +113,8 @@ impl Reconciler for Sweep {
                 // those that are still asked stay
                 stays = driver.tidy(&target).await.err().map(ReconcileError::from).or(stays);
             }
-            let mut environments = named(world, &listed).await?;
+            let mut ours = doubtful(world, &self.1, &listed);
+            let mut environments = named(world, &ours).await?;
             if !late(&world.instance, &listed, &environments).is_empty() {
                 // a box of theirs may have come to be since it was listed
                 let Ok(again) = driver.list(&target).await else { continue };
@@ -113,9 +124,10 @@ impl Reconciler for Sweep {
                     // the files are those of its box elsewhere
                     stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
                 }
-                environments = named(world, &listed).await?;
+                ours = doubtful(world, &self.1, &listed);
+                environments = named(world, &ours).await?;
             }
-            for key in plan(&world.instance, &listed, &environments) {
+            for key in plan(&world.instance, &ours, &environments) {
                 tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
                 stays = remove(world, &target, &key).await.err().or(stays);
             }

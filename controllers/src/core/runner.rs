@@ -2,6 +2,7 @@
 
 use super::action::Rest;
 use super::meter::{self, Meter};
+use super::queue::Lane;
 use super::{Action, Backoff, Queue, ReconcileError};
 use async_trait::async_trait;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -29,6 +30,12 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Looks at `key` and drives it one way on.
     async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError>;
+
+    /// What others that keep it waiting have in common with it, such as a daemon: of them only so many are worked on at once.
+    fn lane(&self, key: &str) -> Option<Lane> {
+        let _ = key;
+        None
+    }
 }
 
 /// How a reconciler is run.
@@ -36,6 +43,8 @@ pub trait Reconciler: Send + Sync + 'static {
 pub struct Options {
     /// How many keys at once.
     pub concurrency: usize,
+    /// How many of one lane.
+    pub of_lane: usize,
     /// When a key is looked at again though nobody asked; a fifth of it is random.
     pub resync: Duration,
     /// How long to wait after a failure.
@@ -80,7 +89,7 @@ pub async fn work(
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < options.concurrency
-            && let Some((key, reason)) = queue.take(Instant::now())
+            && let Some((key, reason)) = queue.take(Instant::now(), options.of_lane, |key| reconciler.lane(key))
         {
             // there whatever is logged, so that each line tells what it is about
             let span = tracing::error_span!(
@@ -229,7 +238,7 @@ mod tests {
         let meter = Arc::clone(&slow.meter);
         let (stop, reconciler) = (CancellationToken::new(), Slowly(slow.clone(), Instant::now()));
         let backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(5), jitter: 0.0 };
-        let options = Options { concurrency: 2, resync: Duration::ZERO, backoff };
+        let options = Options { concurrency: 2, of_lane: 2, resync: Duration::ZERO, backoff };
         let stopped = stop.clone();
         let task = spawn(async move { work(&reconciler, options, 1, receive, stopped, &meter).await });
         (requests, stop, task)

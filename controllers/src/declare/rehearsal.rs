@@ -5,6 +5,7 @@ mod surroundings;
 
 use crate::core::{ReconcileError, Reconciler};
 use crate::environment::{Environments, plan::owner_run};
+use crate::index::Index;
 use crate::run::Runs;
 use crate::world::World;
 use hmz_api::kinds::condition::{FELL_BACK, SCHEDULED};
@@ -91,7 +92,7 @@ impl Rehearsal {
             for (kind, name) in self.with_owned(touched).await? {
                 let done = match kind.as_str() {
                     Run::KIND => Runs(self.world.clone()).reconcile(&name).await,
-                    Environment::KIND => Environments(self.world.clone()).reconcile(&name).await,
+                    Environment::KIND => Environments(self.world.clone(), Index::new()).reconcile(&name).await,
                     _ => continue, // nothing is started or ended for it
                 };
                 match done {

@@ -92,7 +92,7 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
                 let mut env = env;
                 let unreachable = matches!(error, ReconcileError::Driver(DriverError::Unreachable { .. }));
                 outcome::removal_failed(&mut env, &error.to_string(), unreachable, world.clock.now());
-                world.store.update_status(env).await?;
+                world.store.put_status(env).await?;
                 Err(error)
             }
         },
@@ -100,14 +100,14 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             remove(world, &target, &key).await?;
             let mut env = env;
             outcome::discarded(&mut env);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Step::Replace(target, key) => {
             remove(world, &target, &key).await?;
             let mut env = env;
             outcome::next_incarnation(&mut env, world.clock.now());
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             failpoint::pass("environment.incarnation");
             Ok(Next::Look(None))
         }
@@ -150,12 +150,12 @@ async fn resolve(world: &World, mut env: Resource<Environment>, target: &Target)
     match driver(world, target)?.probe(target).await {
         Ok(facts) => {
             env.status.endpoint = Some(facts.endpoint);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Err(error) => {
             outcome::admission_failed(&mut env, &error, world.clock.now());
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             again(error)
         }
     }
@@ -176,17 +176,17 @@ async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, w
         Ok(Admitted::Held(shares)) => {
             failpoint::pass("environment.held");
             outcome::held(&mut env, shares.into_iter().next().unwrap_or_default(), now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Ok(Admitted::Short(short)) => {
             outcome::not_held(&mut env, False, outcome::INSUFFICIENT, &short.message, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Done(Action::requeue(plan::ROOM_RETRY)))
         }
         Err(error) => {
             outcome::admission_failed(&mut env, &error, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             again(error)
         }
     }
@@ -201,13 +201,13 @@ async fn place(world: &World, mut env: Resource<Environment>, attempt: Attempt) 
         Ok(Ok(shares)) => {
             failpoint::pass("environment.held");
             outcome::placed(&mut env, &placed, shares.into_iter().next().unwrap_or_default(), now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Ok(Err((reason, message))) => Ok(Next::Asked(PassedOver { runtime: placed.runtime, reason, message, at: now })),
         Err(error) => {
             outcome::admission_failed(&mut env, &error, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             again(error)
         }
     }
@@ -246,9 +246,9 @@ async fn attended<T>(
 ) -> Result<Attended<T>, ReconcileError> {
     // from now on, and then a look at what was before: the store may not remember its changes since this one was written
     let mut changes = world.store.watch_one("Environment", env.name(), None)?;
-    match world.store.get::<Environment>(env.name()).await? {
-        Some(now) if now.metadata.resource_version == env.metadata.resource_version => {}
-        _ => return Ok(Attended::Unwanted),
+    let revision = |now: &Resource<Environment>| now.metadata.resource_version;
+    if world.store.part(env.name(), revision).await? != Some(revision(env)) {
+        return Ok(Attended::Unwanted);
     }
     let mut work = std::pin::pin!(work);
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
@@ -299,7 +299,7 @@ async fn pull(
         Attended::Unwanted => return Ok(Next::Look(None)),
         Attended::HoldLost(why) => {
             outcome::hold_lost(&mut env, &why, world.clock.now());
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             return Ok(Next::Look(None));
         }
     };
@@ -307,7 +307,7 @@ async fn pull(
     match result {
         Ok(()) => {
             outcome::pulled(&mut env, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Err(error) => {
@@ -315,7 +315,7 @@ async fn pull(
                 remove(world, target, key).await?;
             }
             let then = outcome::pull_failed(&mut env, &error, what.falls_back, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             after(then, error)
         }
     }
@@ -355,7 +355,7 @@ async fn begin(
         Ok(None) => return Ok(Next::Look(None)),
         Err(error) => {
             outcome::set(&mut env, CREATED, False, "Failed", &error.message, world.clock.now());
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             return Err(ReconcileError::Other(error.message));
         }
     };
@@ -385,13 +385,13 @@ async fn begin(
         Ok(started) => {
             tracing::info!(env = env.name(), container = started.name, "its box was started");
             outcome::started(&mut env, &started, &spec.guest, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
         }
         Err(error) => {
             let then = outcome::start_failed(&mut env, &error, start.falls_back, now);
-            world.store.update_status(env).await?;
+            world.store.put_status(env).await?;
             after(then, error)
         }
     }
@@ -406,6 +406,7 @@ async fn probe(
     let answer = world.probe.check(address).await;
     let now = world.clock.now();
     outcome::probed(&mut env, &answer, now);
-    let env = world.store.update_status(env).await?;
-    Ok(Next::Done(after_probe(&env, owner, now)))
+    let then = after_probe(&env, owner, now);
+    world.store.put_status(env).await?;
+    Ok(Next::Done(then))
 }

@@ -24,8 +24,10 @@ pub(super) struct Entry {
     pub endpoint: Option<Arc<str>>,
     /// The process of its box, when everything of it is up.
     pub ready: Option<i32>,
-    /// Whether it holds no share.
+    /// Whether it holds no share, and was looked at before.
     pub waits: bool,
+    /// Whether its box died and nothing is started in its place.
+    pub down: bool,
     /// Whether what happens on its daemon matters to it.
     pub listened: bool,
     /// Whether it keeps the daemon up.
@@ -54,10 +56,20 @@ impl Entry {
         std::iter::once(&self.named).chain(&self.used)
     }
 
+    /// The one it is on, or is to be.
+    pub fn runtime(&self) -> &Arc<str> {
+        self.used.as_ref().unwrap_or(&self.named)
+    }
+
     /// The daemon it is on, or is to be, when it is to be listened to.
     pub fn place(&self) -> Option<Place> {
         let endpoint = self.endpoint.as_ref().filter(|_| self.listened)?;
-        Some((self.used.as_ref().unwrap_or(&self.named).clone(), endpoint.clone()))
+        Some((self.runtime().clone(), endpoint.clone()))
+    }
+
+    /// Whether that is this one.
+    pub fn is_at(&self, place: &Place) -> bool {
+        self.listened && *self.runtime() == place.0 && self.endpoint.as_ref() == Some(&place.1)
     }
 }
 

@@ -8,8 +8,8 @@ use futures::StreamExt;
 use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
-    Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, Labels, ObservedBox, Progress,
-    ProgressSink, Promised, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+    Admitted, BoxEvent, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, Labels, ObservedBox,
+    Progress, ProgressSink, Promised, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -50,7 +50,13 @@ pub struct State {
     next: i32,
     /// Holds that were made, in all.
     holds: u64,
-    listeners: Vec<mpsc::UnboundedSender<()>>,
+    listeners: Vec<mpsc::UnboundedSender<BoxEvent>>,
+}
+
+/// The name of a container, as a key derives it.
+fn name_of(key: &BoxKey, purpose: Purpose) -> String {
+    let kind = if purpose == Purpose::Box { "box" } else { "hold" };
+    format!("hmz-{kind}-{}-{}", key.uid.simple(), key.incarnation)
 }
 
 /// One daemon.
@@ -130,11 +136,20 @@ impl Daemon {
         state.before = boxes.collect();
     }
 
-    /// Says that something happened.
+    /// Says that something happened, and not to whom.
     pub fn tell(&self) {
+        self.say(BoxEvent::Any);
+    }
+
+    /// Says that something happened to a box or its hold.
+    pub fn tell_of(&self, key: &BoxKey) {
+        self.say(BoxEvent::Of(key.uid));
+    }
+
+    fn say(&self, event: BoxEvent) {
         let mut state = self.state();
         if !state.mute {
-            state.listeners.retain(|l| l.send(()).is_ok());
+            state.listeners.retain(|l| l.send(event).is_ok());
         }
     }
 
@@ -212,9 +227,8 @@ impl State {
         lease: Option<Duration>,
     ) -> String {
         self.next += 1;
-        let kind = if purpose == Purpose::Box { "box" } else { "hold" };
         self.holds += u64::from(purpose == Purpose::Hold);
-        let name = format!("hmz-{kind}-{}-{}", key.uid.simple(), key.incarnation);
+        let name = name_of(key, purpose);
         let seen = ObservedBox {
             id: format!("id{}", self.next),
             name: name.clone(),
@@ -239,14 +253,18 @@ impl State {
         name
     }
 
-    pub fn of<'a>(&'a self, key: &'a BoxKey, purpose: Purpose) -> Option<&'a Container> {
-        self.containers.values().find(|c| c.seen.purpose == purpose && c.seen.key.as_ref() == Some(key))
+    pub fn of(&self, key: &BoxKey, purpose: Purpose) -> Option<&Container> {
+        self.containers.get(&name_of(key, purpose)).filter(|c| c.seen.purpose == purpose && c.seen.key.as_ref() == Some(key))
+    }
+
+    /// Takes the hold, or the box, of a key away.
+    fn take_away(&mut self, key: &BoxKey, purpose: Purpose) -> bool {
+        self.of(key, purpose).is_some() && self.containers.remove(&name_of(key, purpose)).is_some()
     }
 
     fn forget(&mut self, key: &BoxKey) -> bool {
-        let before = self.containers.len();
-        self.containers.retain(|_, c| c.seen.key.as_ref() != Some(key));
-        before != self.containers.len()
+        let hold = self.take_away(key, Purpose::Hold);
+        self.take_away(key, Purpose::Box) || hold
     }
 }
 
@@ -332,7 +350,7 @@ impl Driver for Liar {
         }
         let answer = admitted(&daemon, target, wants);
         if matches!(answer, Admitted::Held(_)) {
-            daemon.tell();
+            wants.iter().for_each(|want| daemon.tell_of(&want.key));
         }
         self.back(&daemon, target, answer).await
     }
@@ -365,7 +383,7 @@ impl Driver for Liar {
                 }
             }
         }
-        daemon.tell();
+        keys.iter().for_each(|key| daemon.tell_of(key));
         self.back(&daemon, target, ()).await
     }
 
@@ -432,15 +450,14 @@ impl Driver for Liar {
                     Err(error)
                 }
                 Ok(name) => {
-                    let key = &spec.key;
-                    state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
+                    state.take_away(&spec.key, Purpose::Hold);
                     let made = &state.containers[&name].seen;
                     let BoxState::Running(pid) = made.state else { unreachable!() };
                     Ok(Started { id: made.id.clone(), name, pid, node: None, reach: None })
                 }
             }
         };
-        daemon.tell();
+        daemon.tell_of(&spec.key);
         match answer {
             Ok(started) => self.back(&daemon, target, started).await,
             Err(error) => Err(error),
@@ -460,11 +477,7 @@ impl Driver for Liar {
     // one box is asked for alone, as of a real daemon
     async fn find(&self, target: &Target, key: &BoxKey, _id: &str) -> Result<Option<BoxState>, DriverError> {
         let daemon = self.reach(target).await?;
-        let is_it = |seen: &ObservedBox| {
-            let same = seen.key.as_ref().is_some_and(|k| (k.uid, k.incarnation) == (key.uid, key.incarnation));
-            seen.purpose == Purpose::Box && same
-        };
-        let found = daemon.state().containers.values().find(|c| is_it(&c.seen)).map(|c| c.seen.state.clone());
+        let found = daemon.state().containers.get(&name_of(key, Purpose::Box)).map(|c| c.seen.state.clone());
         if self.lies(10) {
             tokio::time::sleep(self.dice.millis(2000)).await;
         }
@@ -475,7 +488,7 @@ impl Driver for Liar {
         let daemon = self.reach(target).await?;
         let removed = daemon.state().forget(key);
         if removed {
-            daemon.tell();
+            daemon.tell_of(key);
         }
         self.back(&daemon, target, if removed { RemoveOutcome::Removed } else { RemoveOutcome::Absent }).await
     }
@@ -493,24 +506,26 @@ impl Driver for Liar {
         let (send, receive) = mpsc::unbounded_channel();
         daemon.state().listeners.push(send);
         let (dice, lies, at) = (self.dice.clone(), self.lies.clone(), target.runtime.at());
-        let stream = futures::stream::unfold((receive, false), move |(mut receive, again)| {
+        let stream = futures::stream::unfold((receive, None), move |(mut receive, again)| {
             let (dice, lies, at) = (dice.clone(), lies.clone(), at.clone());
             async move {
-                if again {
-                    return Some((Ok(()), (receive, false)));
+                if let Some(again) = again {
+                    return Some((Ok(again), (receive, None)));
                 }
                 loop {
-                    receive.recv().await?;
+                    let event = receive.recv().await?;
                     let lying = lies.load(std::sync::atomic::Ordering::Relaxed);
                     match if lying { dice.below(10) } else { 9 } {
                         0 | 1 => {} // dropped
-                        2 => return Some((Ok(()), (receive, true))),
+                        2 => return Some((Ok(event), (receive, Some(event)))),
                         3 => tokio::time::sleep(dice.millis(3000)).await,
                         4 => {
                             let why = "the events ended".into();
-                            return Some((Err(DriverError::Unreachable { at, why }), (receive, false)));
+                            return Some((Err(DriverError::Unreachable { at, why }), (receive, None)));
                         }
-                        _ => return Some((Ok(()), (receive, false))),
+                        // not every daemon says whose box it was
+                        5 => return Some((Ok(BoxEvent::Any), (receive, None))),
+                        _ => return Some((Ok(event), (receive, None))),
                     }
                 }
             }
@@ -546,7 +561,7 @@ fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     match weighed(daemon.cpus, &state, target, wants, &keys, 0) {
         Err(short) => {
             for key in keys {
-                state.containers.retain(|_, c| c.seen.purpose != Purpose::Hold || c.seen.key.as_ref() != Some(key));
+                state.take_away(key, Purpose::Hold);
             }
             Admitted::Short(short)
         }

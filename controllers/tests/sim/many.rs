@@ -122,7 +122,7 @@ impl Many {
     /// How many environments there are, and how many of them are ready.
     pub async fn ready(&self) -> (usize, usize) {
         let (mut all, mut ready) = (0, 0);
-        let count = |env: Resource<Environment>| {
+        let count = |env: &Resource<Environment>| {
             all += 1;
             ready += usize::from(env.status.conditions.is_true(condition::READY));
         };

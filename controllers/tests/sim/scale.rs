@@ -66,7 +66,7 @@ async fn play(environments: u64, seed: u64) {
     checked(&many);
 
     let mut wanted = BTreeSet::new();
-    many.store.each::<Environment>(|env| wanted.extend([key_of(&env, "us")])).await.unwrap();
+    many.store.each::<Environment>(|env| wanted.extend([key_of(env, "us")])).await.unwrap();
     let (all, ready) = many.ready().await;
     assert_eq!((all as u64, ready as u64), (environments, environments));
     let mut found = BTreeSet::new();

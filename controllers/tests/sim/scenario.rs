@@ -283,13 +283,14 @@ impl Sim {
         let Some(name) = self.dice.pick(&daemon.boxes_of(INSTANCE)) else { return };
         let mut state = daemon.state();
         let removed = self.dice.one_in(2);
+        let key = state.containers.get(&name).and_then(|one| one.seen.key.clone());
         if removed {
             state.containers.remove(&name);
         } else if let Some(one) = state.containers.get_mut(&name) {
             one.seen.state = BoxState::Exited(ending(&self.dice));
         }
         drop(state);
-        daemon.tell();
+        key.iter().for_each(|key| daemon.tell_of(key));
         self.tell(format!("hurt {name}: removed {removed}"));
     }
 

@@ -4,8 +4,7 @@
 use crate::dice::Dice;
 use crate::fate::Fate;
 use async_trait::async_trait;
-use hmz_api::AnyResource;
-use hmz_store::{Backend, Expect, Note, StoreError, Watch, Write};
+use hmz_store::{Backend, Expect, Kept, Note, StoreError, Watch, Write, Written};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,15 +29,15 @@ impl SlowStore {
 
 #[async_trait]
 impl Backend for SlowStore {
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError> {
         self.inner.get(kind, name).await
     }
 
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
         self.inner.list(kind).await
     }
 
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         self.inner.page(kind, after, limit).await
     }
 
@@ -46,7 +45,7 @@ impl Backend for SlowStore {
         self.inner.names(kind).await
     }
 
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
         self.inner.by_uid(kind, uid).await
     }
 
@@ -58,7 +57,7 @@ impl Backend for SlowStore {
         self.inner.put_notes(notes, durable).await
     }
 
-    async fn write(&self, write: Write) -> Result<u64, StoreError> {
+    async fn write(&self, write: Write) -> Result<Written, StoreError> {
         self.moment().await;
         self.fate.step().await;
         if self.lies.load(Ordering::Relaxed) && matches!(write.expect, Expect::Revision(_)) && self.dice.one_in(40) {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use hmz_api::rest::Usage;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Progress of a pull, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,16 @@ pub struct Progress {
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Something happened to some box; an event only says "look again", and may be lost, repeated or out of order.
-pub type BoxEvents = BoxStream<'static, Result<(), DriverError>>;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoxEvent {
+    /// To the box or the hold of the environment with this uid, whoever's that is, and to no other.
+    Of(Uuid),
+    /// To any.
+    Any,
+}
+
+/// Events of a daemon.
+pub type BoxEvents = BoxStream<'static, Result<BoxEvent, DriverError>>;
 
 /// A backend. Every call is idempotent, may be cancelled at any await and called again, and holds nothing in memory
 /// that another process would need.

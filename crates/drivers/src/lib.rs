@@ -13,7 +13,7 @@ pub mod swarm;
 mod types;
 
 pub use allowance::{lacking, silent_gpus};
-pub use driver::{BoxEvents, Driver, Progress, ProgressSink};
+pub use driver::{BoxEvent, BoxEvents, Driver, Progress, ProgressSink};
 pub use error::DriverError;
 pub use gpus::GpuAnswers;
 /// The way to a box, which a driver hands to whoever works in it.

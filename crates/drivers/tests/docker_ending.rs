@@ -16,7 +16,7 @@ async fn ends(lease: Option<Duration>, end: impl FnOnce(&Corner, &str)) -> Endin
     let c = Corner::new(Default::default());
     let driver = c.driver();
     let mut events = driver.events(&c.target).await.unwrap();
-    let listening = tokio::spawn(async move { while let Some(Ok(())) = events.next().await {} });
+    let listening = tokio::spawn(async move { while let Some(Ok(_)) = events.next().await {} });
     let started = up(&driver, &c.target, &BoxSpec { lease, ..c.spec(&c.key("box")) }).await;
     end(&c, &started.id);
     let ending = async |driver: &DockerDriver| {
@@ -71,7 +71,7 @@ async fn the_end_of_a_container_that_is_not_ours_is_heard_and_told() {
         // what the daemon remembers is not to be had: who knows has heard it
         let socket = between(&c, |line| assert!(!line.contains("/events?since="), "{line}"));
         c.target.local_endpoint = Some(format!("unix://{socket}"));
-        let listen = |mut events: BoxEvents| tokio::spawn(async move { while let Some(Ok(())) = events.next().await {} });
+        let listen = |mut events: BoxEvents| tokio::spawn(async move { while let Some(Ok(_)) = events.next().await {} });
         // one that hears of the mark, and one that finds it
         let (before, after) = (c.driver(), c.driver());
         let hears = listen(before.events(&c.target).await.unwrap());
@@ -103,7 +103,7 @@ async fn one_killed_for_memory_is_told_where_the_daemon_knows() {
     let c = Corner::new(Default::default());
     let driver = c.driver();
     let mut events = driver.events(&c.target).await.unwrap();
-    let listening = tokio::spawn(async move { while let Some(Ok(())) = events.next().await {} });
+    let listening = tokio::spawn(async move { while let Some(Ok(_)) = events.next().await {} });
     let started = up(&driver, &c.target, &c.spec(&c.key("box"))).await;
     docker(&["kill", &started.id]);
     docker(&["wait", &started.id]);

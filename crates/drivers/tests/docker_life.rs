@@ -5,7 +5,7 @@ mod common;
 use common::{Corner, HANG, IMAGE, docker, inspect, until, up, want};
 use futures::StreamExt as _;
 use hmz_drivers::docker::{DockerDriver, DockerIdentity};
-use hmz_drivers::{BoxState, Driver, DriverError, Purpose, RemoveOutcome};
+use hmz_drivers::{BoxEvent, BoxState, Driver, DriverError, Purpose, RemoveOutcome};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -320,13 +320,13 @@ async fn starts_cut_off_anywhere_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn events_say_look_again() {
+async fn events_say_whose_box_to_look_at_again() {
     let c = corner();
     let driver = c.driver();
     let mut events = driver.events(&c.target).await.unwrap();
     let spec = c.spec(&c.key("box"));
     up(&driver, &c.target, &spec).await;
     let event = tokio::time::timeout(HANG, events.next()).await.expect("an event comes");
-    assert_eq!(event, Some(Ok(())));
+    assert_eq!(event, Some(Ok(BoxEvent::Of(spec.key.uid))));
     driver.remove(&c.target, &spec.key).await.unwrap();
 }

@@ -9,6 +9,7 @@ use hmz_api::AnyResource;
 use hmz_api::kinds::label;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// What a write expects to find.
@@ -31,22 +32,34 @@ pub struct Write {
     pub change: Change,
 }
 
+/// A resource as it is kept. It is shared with whoever reads it and changed by nobody: a change is another one.
+pub type Kept = Arc<AnyResource>;
+
 /// What became of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// It is as given now; its `resourceVersion` is the event's revision.
-    Applied(AnyResource),
+    Applied(Kept),
     /// It is gone; as it last was.
-    Deleted(AnyResource),
+    Deleted(Kept),
 }
 
 impl Change {
     /// The resource, whichever happened to it.
-    pub const fn resource(&self) -> &AnyResource {
+    pub fn resource(&self) -> &AnyResource {
         match self {
             Self::Applied(r) | Self::Deleted(r) => r,
         }
     }
+}
+
+/// What a write made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The resource as it is now, or last was.
+    pub resource: Kept,
 }
 
 /// One change, as a watcher sees it.
@@ -75,28 +88,29 @@ pub(crate) fn set_of(resource: &AnyResource) -> Option<&str> {
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// The resource of that kind and name.
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError>;
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError>;
 
     /// Every resource of a kind (or of all), by kind and name, and the revision they were read at.
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError>;
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError>;
 
     /// Up to `limit` resources of a kind, by name, after that name: whoever needs them one after another holds few at a time.
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError>;
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError>;
 
     /// The same as one JSON list, for whoever passes it on and looks at none of them.
     async fn page_json(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<String, StoreError> {
         let page = self.page(kind, after, limit).await?;
-        serde_json::to_string(&page).map_err(|e| StoreError::Failed { doing: "list", why: e.to_string() })
+        serde_json::to_string(&page.iter().map(|one| &**one).collect::<Vec<_>>())
+            .map_err(|e| StoreError::Failed { doing: "list", why: e.to_string() })
     }
 
     /// The names of a kind, in order.
     async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError>;
 
     /// The resource of a kind with that uid, whatever its name is.
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError>;
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError>;
 
     /// The members of a set (what is labelled with its name), by kind and name.
-    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+    async fn members(&self, set: &str) -> Result<Vec<Kept>, StoreError> {
         let (mut items, _) = self.list(None).await?;
         items.retain(|one| set_of(one) == Some(set));
         Ok(items)
@@ -105,7 +119,7 @@ pub trait Backend: Send + Sync + 'static {
     /// How many members each set has.
     async fn sets(&self) -> Result<BTreeMap<String, usize>, StoreError> {
         let mut sets = BTreeMap::new();
-        for set in self.list(None).await?.0.iter().filter_map(set_of) {
+        for set in self.list(None).await?.0.iter().filter_map(|one| set_of(one)) {
             *sets.entry(set.to_owned()).or_default() += 1;
         }
         Ok(sets)
@@ -117,8 +131,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Keeps these notes, all of them or none. Those that are `durable` survive a loss of power too.
     async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError>;
 
-    /// Writes, and returns the revision it got.
-    async fn write(&self, write: Write) -> Result<u64, StoreError>;
+    /// Writes, and returns what that made.
+    async fn write(&self, write: Write) -> Result<Written, StoreError>;
 
     /// The revision of the last change; 0 when there was none.
     async fn revision(&self) -> Result<u64, StoreError>;

@@ -21,21 +21,47 @@ pub(crate) fn with_spec(current: &AnyResource, new: &AnyResource) -> Option<(Any
     of!(Run, Environment, Runtime, Flow)
 }
 
-/// `current` with the status of `new`; `None` when they are of different kinds.
-pub(crate) fn with_status(current: &AnyResource, new: &AnyResource) -> Option<AnyResource> {
+/// What a new status makes of what is stored.
+pub(crate) enum Grafted {
+    /// Nothing: it says the same.
+    Same,
+    /// This.
+    Changed(AnyResource),
+    /// Nothing: they are of different kinds.
+    Differ(AnyResource),
+}
+
+/// `current` with the status of `new`.
+pub(crate) fn with_status(current: &AnyResource, new: AnyResource) -> Grafted {
     macro_rules! of {
         ($($kind:ident),*) => {
             match (current, new) {
                 $((AnyResource::$kind(current), AnyResource::$kind(new)) => {
-                    let mut out = current.clone();
-                    out.status = new.status.clone();
-                    Some(AnyResource::$kind(out))
+                    if current.status == new.status {
+                        return Grafted::Same;
+                    }
+                    // of what was given only the status is taken; nothing is copied that is not kept
+                    let mut out = new;
+                    out.metadata.clone_from(&current.metadata);
+                    out.spec.clone_from(&current.spec);
+                    Grafted::Changed(AnyResource::$kind(out))
                 })*
-                _ => None,
+                (_, new) => Grafted::Differ(new),
             }
         };
     }
     of!(Run, Environment, Runtime, Flow)
+}
+
+/// A resource whose kind is known, out of one whose kind is not, as it is kept.
+pub(crate) fn typed_ref<K: Kind>(any: &AnyResource) -> Option<&Resource<K>> {
+    let any: &dyn Any = match any {
+        AnyResource::Run(r) => &**r,
+        AnyResource::Environment(r) => &**r,
+        AnyResource::Runtime(r) => &**r,
+        AnyResource::Flow(r) => &**r,
+    };
+    any.downcast_ref()
 }
 
 /// A resource whose kind is known, out of one whose kind is not.

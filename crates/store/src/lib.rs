@@ -21,7 +21,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Backend, Change, Expect, Note, WatchEvent, Write};
+pub use backend::{Backend, Change, Expect, Kept, Note, WatchEvent, Write, Written};
 pub use error::StoreError;
 pub use history::Watch;
 pub use ids::{Ids, RandomIds};

@@ -1,10 +1,9 @@
 //! Resources in memory, as they are: for simulations, rehearsals and tests. Nothing of it outlives the process.
 
-use crate::backend::{Backend, Change, Expect, Note, WatchEvent, Write, set_of};
+use crate::backend::{Backend, Change, Expect, Kept, Note, WatchEvent, Write, Written, set_of};
 use crate::error::StoreError;
 use crate::history::{History, REMEMBERED, Wanted, Watch};
 use async_trait::async_trait;
-use hmz_api::AnyResource;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,13 +11,13 @@ use uuid::Uuid;
 
 /// The backend in memory.
 pub struct Memory {
-    kept: Mutex<Kept>,
+    kept: Mutex<Tables>,
     history: Arc<History>,
 }
 
 #[derive(Default)]
-struct Kept {
-    kinds: BTreeMap<&'static str, BTreeMap<String, AnyResource>>,
+struct Tables {
+    kinds: BTreeMap<&'static str, BTreeMap<String, Kept>>,
     /// Names by uid.
     uids: HashMap<(&'static str, Uuid), String>,
     notes: BTreeMap<String, String>,
@@ -36,7 +35,7 @@ impl Memory {
         Self { kept: Mutex::default(), history: History::after(0, changes) }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Tables> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -47,25 +46,25 @@ impl Default for Memory {
     }
 }
 
-impl Kept {
-    fn get(&self, kind: &str, name: &str) -> Option<&AnyResource> {
+impl Tables {
+    fn get(&self, kind: &str, name: &str) -> Option<&Kept> {
         self.kinds.get(kind)?.get(name)
     }
 }
 
 #[async_trait]
 impl Backend for Memory {
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError> {
         Ok(self.kept().get(kind, name).cloned())
     }
 
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
         let kept = self.kept();
         let of = kept.kinds.iter().filter(|(k, _)| kind.is_none_or(|kind| kind == **k));
         Ok((of.flat_map(|(_, named)| named.values()).cloned().collect(), kept.last))
     }
 
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         let kept = self.kept();
         let Some(named) = kept.kinds.get(kind) else { return Ok(Vec::new()) };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -76,12 +75,12 @@ impl Backend for Memory {
         Ok(self.kept().kinds.get(kind).into_iter().flat_map(BTreeMap::keys).cloned().collect())
     }
 
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
         let kept = self.kept();
         Ok(kept.uids.get(&(kind, uid)).and_then(|name| kept.get(kind, name)).cloned())
     }
 
-    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+    async fn members(&self, set: &str) -> Result<Vec<Kept>, StoreError> {
         let kept = self.kept();
         let all = kept.kinds.values().flat_map(BTreeMap::values);
         Ok(all.filter(|one| set_of(one) == Some(set)).cloned().collect())
@@ -105,7 +104,7 @@ impl Backend for Memory {
         Ok(())
     }
 
-    async fn write(&self, write: Write) -> Result<u64, StoreError> {
+    async fn write(&self, write: Write) -> Result<Written, StoreError> {
         let mut kept = self.kept();
         let mut change = write.change;
         let (kind, name) = (change.resource().kind(), change.resource().metadata().name.clone());
@@ -122,21 +121,23 @@ impl Backend for Memory {
         if let Some((_, Some(uid))) = found {
             kept.uids.remove(&(kind, uid));
         }
-        match &mut change {
+        let written = match &mut change {
             Change::Applied(resource) => {
-                resource.metadata_mut().resource_version = revision;
+                Arc::make_mut(resource).metadata_mut().resource_version = revision;
                 if let Some(uid) = resource.metadata().uid {
                     kept.uids.insert((kind, uid), name.clone());
                 }
                 kept.kinds.entry(kind).or_default().insert(name.clone(), resource.clone());
+                resource.clone()
             }
-            Change::Deleted(_) => {
+            Change::Deleted(resource) => {
                 kept.kinds.entry(kind).or_default().remove(&name);
+                resource.clone()
             }
-        }
+        };
         // told of in the order of revisions: before anybody else writes
         self.history.push(WatchEvent { revision, kind, name, change });
-        Ok(revision)
+        Ok(Written { revision, resource: written })
     }
 
     async fn revision(&self) -> Result<u64, StoreError> {

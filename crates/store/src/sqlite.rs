@@ -6,7 +6,7 @@
 //! the boxes it tells of are found by the labels on the daemon. The file is held exclusively, so that the revisions and
 //! the history of changes in memory are the only ones there are.
 
-use crate::backend::{Backend, Change, Expect, Note, WatchEvent, Write, set_of};
+use crate::backend::{Backend, Change, Expect, Kept, Note, WatchEvent, Write, Written, set_of};
 use crate::backup;
 use crate::error::StoreError;
 use crate::history::{History, REMEMBERED, Wanted, Watch};
@@ -136,7 +136,7 @@ impl Core {
         Ok(resource)
     }
 
-    fn get(&self, kind: &str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+    fn get(&self, kind: &str, name: &str) -> Result<Option<Kept>, StoreError> {
         let mut query = self.connection.prepare_cached("SELECT revision, body FROM resources WHERE kind = ?1 AND name = ?2");
         let row = query
             .as_mut()
@@ -144,12 +144,12 @@ impl Core {
             .query_row(params![kind, name], |r| Ok((r.get::<_, i64>(0)?, r.get::<_, String>(1)?)))
             .optional()
             .map_err(|e| failed("read", &e))?;
-        row.map(|(revision, body)| self.parse(kind, name, revision, &body)).transpose()
+        row.map(|(revision, body)| self.parse(kind, name, revision, &body).map(Arc::new)).transpose()
     }
 
-    fn list(&self, kind: Option<&str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+    fn list(&self, kind: Option<&str>) -> Result<(Vec<Kept>, u64), StoreError> {
         let mut out = Vec::new();
-        self.each(kind, |one| out.push(one))?;
+        self.each(kind, |one| out.push(Arc::new(one)))?;
         Ok((out, self.revision()?))
     }
 
@@ -163,12 +163,12 @@ impl Core {
         }
     }
 
-    fn page(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    fn page(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         let sql = "SELECT kind, name, revision, body FROM resources WHERE kind = ?1 AND name > ?2 ORDER BY kind, name LIMIT ?3";
         let mut out = Vec::new();
         // no name is empty
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.query(sql, params![kind, after.unwrap_or_default(), limit], |one| out.push(one))?;
+        self.query(sql, params![kind, after.unwrap_or_default(), limit], |one| out.push(Arc::new(one)))?;
         Ok(out)
     }
 
@@ -197,17 +197,17 @@ impl Core {
         names.collect::<Result<_, _>>().map_err(|e| failed("list", &e))
     }
 
-    fn by_uid(&self, kind: &str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+    fn by_uid(&self, kind: &str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
         let sql = "SELECT kind, name, revision, body FROM resources WHERE uid = ?1 AND kind = ?2";
         let mut found = None;
-        self.query(sql, params![uid.to_string(), kind], |one| found = Some(one))?;
+        self.query(sql, params![uid.to_string(), kind], |one| found = Some(Arc::new(one)))?;
         Ok(found)
     }
 
-    fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+    fn members(&self, set: &str) -> Result<Vec<Kept>, StoreError> {
         let sql = "SELECT kind, name, revision, body FROM resources WHERE member_of = ?1 ORDER BY kind, name";
         let mut out = Vec::new();
-        self.query(sql, params![set], |one| out.push(one))?;
+        self.query(sql, params![set], |one| out.push(Arc::new(one)))?;
         Ok(out)
     }
 
@@ -270,7 +270,7 @@ impl Core {
         Ok(())
     }
 
-    fn write(&mut self, write: Write) -> Result<u64, StoreError> {
+    fn write(&mut self, write: Write) -> Result<Written, StoreError> {
         self.sync(write.durable)?;
         let resource = write.change.resource();
         let (kind, name) = (resource.kind(), resource.metadata().name.clone());
@@ -293,10 +293,10 @@ impl Core {
             .map_err(|e| failed("write", &e))?;
         let new = u64::try_from(revision).unwrap_or_default();
         let mut change = write.change;
-        match &mut change {
+        let written = match &mut change {
             Change::Applied(resource) => {
-                resource.metadata_mut().resource_version = new;
-                let body = serde_json::to_string(resource).map_err(|e| failed("write", &e))?;
+                Arc::make_mut(resource).metadata_mut().resource_version = new;
+                let body = serde_json::to_string(&**resource).map_err(|e| failed("write", &e))?;
                 let uid = resource.metadata().uid.map(|uid| uid.to_string());
                 let sql = match write.expect {
                     Expect::Absent => {
@@ -310,17 +310,19 @@ impl Core {
                     .prepare_cached(sql)
                     .and_then(|mut q| q.execute(params![kind, name, revision, body, uid, set_of(resource)]))
                     .map_err(|e| failed("write", &e))?;
+                resource.clone()
             }
-            Change::Deleted(_) => {
+            Change::Deleted(resource) => {
                 transaction
                     .prepare_cached("DELETE FROM resources WHERE kind = ?1 AND name = ?2")
                     .and_then(|mut q| q.execute(params![kind, name]))
                     .map_err(|e| failed("write", &e))?;
+                resource.clone()
             }
-        }
+        };
         transaction.commit().map_err(|e| failed("write", &e))?;
         self.history.push(WatchEvent { revision: new, kind, name, change });
-        Ok(new)
+        Ok(Written { revision: new, resource: written })
     }
 }
 
@@ -330,16 +332,16 @@ pub(crate) fn failed(doing: &'static str, why: &dyn std::fmt::Display) -> StoreE
 
 #[async_trait]
 impl Backend for Sqlite {
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError> {
         let name = name.to_owned();
         self.run(move |core| core.get(kind, &name)).await
     }
 
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
         self.run(move |core| core.list(kind)).await
     }
 
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         let after = after.map(str::to_owned);
         self.run(move |core| core.page(kind, after.as_deref(), limit)).await
     }
@@ -353,11 +355,11 @@ impl Backend for Sqlite {
         self.run(move |core| core.names(kind)).await
     }
 
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
         self.run(move |core| core.by_uid(kind, uid)).await
     }
 
-    async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
+    async fn members(&self, set: &str) -> Result<Vec<Kept>, StoreError> {
         let set = set.to_owned();
         self.run(move |core| core.members(&set)).await
     }
@@ -375,7 +377,7 @@ impl Backend for Sqlite {
         self.run(move |core| core.put_notes(notes, durable)).await
     }
 
-    async fn write(&self, write: Write) -> Result<u64, StoreError> {
+    async fn write(&self, write: Write) -> Result<Written, StoreError> {
         self.run(move |core| core.write(write)).await
     }
 

@@ -1,8 +1,8 @@
 //! What resources mean: uids, generations, statuses apart from specs, finalizers, deletion.
 
-use crate::backend::{Backend, Change, Expect, Note, Write};
+use crate::backend::{Backend, Change, Expect, Kept, Note, Write, Written};
 use crate::error::StoreError;
-use crate::graft;
+use crate::graft::{self, Grafted};
 use crate::history::Watch;
 use crate::ids::{Ids, RandomIds};
 use crate::memory::Memory;
@@ -64,7 +64,7 @@ impl Store {
     pub async fn copy(&self) -> Result<Self, StoreError> {
         let backend = Memory::new();
         for mut resource in self.backend.list(None).await?.0 {
-            resource.metadata_mut().resource_version = 0;
+            Arc::make_mut(&mut resource).metadata_mut().resource_version = 0;
             backend.write(Write { expect: Expect::Absent, durable: false, change: Change::Applied(resource) }).await?;
         }
         Ok(Self::with(Arc::new(backend), self.clock.clone(), self.ids.clone()))
@@ -75,7 +75,19 @@ impl Store {
     /// # Errors
     /// When the store cannot be read.
     pub async fn get<K: Kind>(&self, name: &str) -> Result<Option<Resource<K>>, StoreError> {
-        Ok(self.backend.get(K::KIND, name).await?.and_then(graft::typed))
+        Ok(self.backend.get(K::KIND, name).await?.as_deref().and_then(graft::typed_ref).cloned())
+    }
+
+    /// What `take` makes of the resource of kind `K` called `name`: where a part of it is enough, nothing else is copied.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn part<K: Kind, T>(
+        &self,
+        name: &str,
+        take: impl FnOnce(&Resource<K>) -> T + Send,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.backend.get(K::KIND, name).await?.as_deref().and_then(graft::typed_ref).map(take))
     }
 
     /// Every resource of kind `K`, by name.
@@ -84,20 +96,20 @@ impl Store {
     /// When the store cannot be read.
     pub async fn list<K: Kind>(&self) -> Result<Vec<Resource<K>>, StoreError> {
         let (items, _) = self.backend.list(Some(K::KIND)).await?;
-        Ok(items.into_iter().filter_map(graft::typed).collect())
+        Ok(items.into_iter().map(Arc::unwrap_or_clone).filter_map(graft::typed).collect())
     }
 
     /// Every resource of kind `K` in turn, by name, a few held at a time. What is written meanwhile may be among them or not.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn each<K: Kind>(&self, mut take: impl FnMut(Resource<K>) + Send) -> Result<(), StoreError> {
+    pub async fn each<K: Kind>(&self, mut take: impl FnMut(&Resource<K>) + Send) -> Result<(), StoreError> {
         let mut after: Option<String> = None;
         loop {
             let page = self.backend.page(K::KIND, after.as_deref(), PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.metadata().name.clone());
-            page.into_iter().filter_map(graft::typed).for_each(&mut take);
+            page.iter().filter_map(|one| graft::typed_ref(one)).for_each(&mut take);
         }
     }
 
@@ -105,7 +117,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be read; [`StoreError::Invalid`] for a kind there is not.
-    pub async fn page_any(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    pub async fn page_any(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         self.backend.page(kind_of(kind)?, after, limit).await
     }
 
@@ -130,7 +142,7 @@ impl Store {
     /// # Errors
     /// When the store cannot be read.
     pub async fn by_uid<K: Kind>(&self, uid: Uuid) -> Result<Option<Resource<K>>, StoreError> {
-        Ok(self.backend.by_uid(K::KIND, uid).await?.and_then(graft::typed))
+        Ok(self.backend.by_uid(K::KIND, uid).await?.as_deref().and_then(graft::typed_ref).cloned())
     }
 
     /// The members of a set: what is labelled with its name, by kind and name.
@@ -138,7 +150,7 @@ impl Store {
     /// # Errors
     /// When the store cannot be read.
     pub async fn members(&self, set: &str) -> Result<Vec<AnyResource>, StoreError> {
-        self.backend.members(set).await
+        Ok(owned(self.backend.members(set).await?))
     }
 
     /// How many members each set has.
@@ -201,6 +213,14 @@ impl Store {
         typed(self.update_status_any(any(resource)?).await?)
     }
 
+    /// [`Store::update_status`], for whoever needs nothing of what came of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn put_status<K: Kind>(&self, resource: Resource<K>) -> Result<(), StoreError> {
+        self.graft_status(any(resource)?).await.map(drop)
+    }
+
     /// Asks for deletion: with finalizers left it gets a deletionTimestamp (once), without it is removed. Returns it as it
     /// is now, or last was.
     ///
@@ -215,7 +235,7 @@ impl Store {
     /// # Errors
     /// As there; [`StoreError::Invalid`] for a kind there is not.
     pub async fn get_any(&self, kind: &str, name: &str) -> Result<Option<AnyResource>, StoreError> {
-        self.backend.get(kind_of(kind)?, name).await
+        Ok(self.backend.get(kind_of(kind)?, name).await?.map(Arc::unwrap_or_clone))
     }
 
     /// [`Store::list`] by the kind's word, or of every kind, with the revision.
@@ -224,7 +244,7 @@ impl Store {
     /// As there; [`StoreError::Invalid`] for a kind there is not.
     pub async fn list_any(&self, kind: Option<&str>) -> Result<Listed<AnyResource>, StoreError> {
         let (items, revision) = self.backend.list(kind.map(kind_of).transpose()?).await?;
-        Ok(Listed { items, revision })
+        Ok(Listed { items: owned(items), revision })
     }
 
     /// [`Store::create`] of any kind.
@@ -261,9 +281,8 @@ impl Store {
     async fn insert(&self, mut resource: AnyResource) -> Result<AnyResource, StoreError> {
         check_name(&resource)?;
         resource.metadata_mut().resource_version = 0;
-        let write = Write { expect: Expect::Absent, durable: true, change: Change::Applied(resource.clone()) };
-        resource.metadata_mut().resource_version = self.backend.write(write).await?;
-        Ok(resource)
+        let write = Write { expect: Expect::Absent, durable: true, change: Change::Applied(Arc::new(resource)) };
+        Ok(Arc::unwrap_or_clone(self.backend.write(write).await?.resource))
     }
 
     /// [`Store::update`] of any kind.
@@ -289,7 +308,7 @@ impl Store {
             now.generation += 1;
         }
         let gone = now.is_deleting() && now.finalizers.is_empty();
-        self.replace(&current, out, gone, true).await
+        Ok(Arc::unwrap_or_clone(self.replace(&current, out, gone, true).await?))
     }
 
     /// [`Store::update_status`] of any kind.
@@ -297,9 +316,16 @@ impl Store {
     /// # Errors
     /// As there.
     pub async fn update_status_any(&self, resource: AnyResource) -> Result<AnyResource, StoreError> {
+        Ok(Arc::unwrap_or_clone(self.graft_status(resource).await?))
+    }
+
+    async fn graft_status(&self, resource: AnyResource) -> Result<Kept, StoreError> {
         let current = self.current(&resource).await?;
-        let out = graft::with_status(&current, &resource).ok_or_else(|| kinds_differ(&resource))?;
-        self.replace(&current, out, false, false).await
+        match graft::with_status(&current, resource) {
+            Grafted::Same => Ok(current),
+            Grafted::Changed(out) => Ok(self.written(&current, out, false, false).await?.resource),
+            Grafted::Differ(given) => Err(kinds_differ(&given)),
+        }
     }
 
     /// [`Store::delete`] by the kind's word.
@@ -313,20 +339,20 @@ impl Store {
             attempt += 1;
             let missing = || StoreError::NotFound { kind: kind.into(), name: name.into() };
             let current = self.backend.get(kind, name).await?.ok_or_else(missing)?;
-            let mut out = current.clone();
+            let mut out = (*current).clone();
             let now = self.clock.now();
             out.metadata_mut().deletion_timestamp.get_or_insert(now);
             let gone = out.metadata().finalizers.is_empty();
             match self.replace(&current, out, gone, true).await {
                 // deletion does not depend on what else changed meanwhile
                 Err(StoreError::Conflict { .. }) if attempt < NAME_ATTEMPTS => {}
-                other => return other,
+                other => return other.map(Arc::unwrap_or_clone),
             }
         }
     }
 
     /// The stored resource, when `resource` was read from exactly it.
-    async fn current(&self, resource: &AnyResource) -> Result<AnyResource, StoreError> {
+    async fn current(&self, resource: &AnyResource) -> Result<Kept, StoreError> {
         let (kind, given) = (resource.kind(), resource.metadata());
         let missing = || StoreError::NotFound { kind: kind.into(), name: given.name.clone() };
         let current = self.backend.get(kind, &given.name).await?.ok_or_else(missing)?;
@@ -337,23 +363,18 @@ impl Store {
         Ok(current)
     }
 
-    async fn replace(
-        &self,
-        current: &AnyResource,
-        mut out: AnyResource,
-        gone: bool,
-        durable: bool,
-    ) -> Result<AnyResource, StoreError> {
-        if !gone && out == *current {
-            return Ok(out);
+    async fn replace(&self, current: &Kept, out: AnyResource, gone: bool, durable: bool) -> Result<Kept, StoreError> {
+        if !gone && out == **current {
+            return Ok(current.clone());
         }
-        let change = if gone { Change::Deleted(out.clone()) } else { Change::Applied(out.clone()) };
+        Ok(self.written(current, out, gone, durable).await?.resource)
+    }
+
+    async fn written(&self, current: &Kept, out: AnyResource, gone: bool, durable: bool) -> Result<Written, StoreError> {
+        let out = Arc::new(out);
+        let change = if gone { Change::Deleted(out) } else { Change::Applied(out) };
         let expect = Expect::Revision(current.metadata().resource_version);
-        let revision = self.backend.write(Write { expect, durable, change }).await?;
-        if !gone {
-            out.metadata_mut().resource_version = revision;
-        }
-        Ok(out)
+        self.backend.write(Write { expect, durable, change }).await
     }
 
     /// The revision of the last change; 0 when there was none.
@@ -406,6 +427,10 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()
     }
+}
+
+fn owned(kept: Vec<Kept>) -> Vec<AnyResource> {
+    kept.into_iter().map(Arc::unwrap_or_clone).collect()
 }
 
 fn any<K: Kind>(resource: Resource<K>) -> Result<AnyResource, StoreError> {

@@ -1,4 +1,4 @@
-//! Events of the daemon: that something happened to some box, not what. How a box ended is noted on the way.
+//! Events of the daemon: that something happened to a box, and to which, not what. How a box ended is noted on the way.
 //!
 //! What happens to a container that is not ours happens to the environments in it: their marks say which it is.
 
@@ -6,10 +6,10 @@ use super::api::{Fault, encoded};
 use super::ending::Endings;
 use super::labels::{ATTACHED, Listed};
 use super::session::{Session, unreachable};
-use crate::driver::BoxEvents;
+use crate::driver::{BoxEvent, BoxEvents};
 use crate::error::DriverError;
 use futures::StreamExt as _;
-use hmz_api::labels::{PURPOSE, UID};
+use hmz_api::labels::{ENV_UID, PURPOSE, UID};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
                     Ok(Some(event)) if !marks.concerned(&event) => {}
                     Ok(Some(event)) => {
                         endings.note(&event);
-                        return Some((Ok(()), Some((lines, marks))));
+                        return Some((Ok(told(&event)), Some((lines, marks))));
                     }
                     Ok(None) => return broken("it ended its events"),
                     Err(Fault::Silent(why) | Fault::Said(_, why)) => return broken(&why),
@@ -50,6 +50,12 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
         }
     });
     Ok(stream.boxed())
+}
+
+/// What is told of an event. Labels that were copied name the environment they were copied from, which then looks for nothing.
+fn told(event: &Value) -> BoxEvent {
+    let uid = event.pointer("/Actor/Attributes").and_then(|all| all.get(ENV_UID)).and_then(Value::as_str);
+    uid.and_then(|uid| uid.parse().ok()).map_or(BoxEvent::Any, BoxEvent::Of)
 }
 
 /// The marks there are, and the containers they stand in for environments in.
@@ -82,6 +88,16 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_says_whose_box_it_is_of_where_that_is_known() {
+        let uid = uuid::Uuid::from_u128(7);
+        let event = |attributes: Value| json!({"Action": "die", "Actor": {"ID": "c", "Attributes": attributes}});
+        assert_eq!(told(&event(json!({UID: "7", ENV_UID: uid.to_string()}))), BoxEvent::Of(uid));
+        assert_eq!(told(&event(json!({UID: "7", ENV_UID: "none"}))), BoxEvent::Any);
+        // one that is not ours, and that environments are in
+        assert_eq!(told(&event(json!({"name": "db"}))), BoxEvent::Any);
+    }
 
     #[test]
     fn what_happens_to_a_container_concerns_the_environments_in_it_for_as_long_as_they_are() {

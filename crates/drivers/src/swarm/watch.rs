@@ -4,7 +4,7 @@
 use super::manager::Manager;
 use super::seen::Service;
 use crate::docker::DockerDriver;
-use crate::driver::BoxEvents;
+use crate::driver::{BoxEvent, BoxEvents};
 use crate::error::DriverError;
 use crate::types::Target;
 use futures::StreamExt as _;
@@ -50,7 +50,7 @@ pub async fn events(docker: &Arc<DockerDriver>, target: &Target) -> Result<BoxEv
                 tokio::time::sleep(LOOK).await;
                 match look(&docker, &target).await {
                     Ok(now) if now == before => {}
-                    Ok(now) => return Some((Ok(()), Some(now))),
+                    Ok(now) => return Some((Ok(BoxEvent::Any), Some(now))),
                     Err(error) => return Some((Err(error), None)),
                 }
             }

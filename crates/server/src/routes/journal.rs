@@ -11,6 +11,7 @@ use hmz_flows::journal::Follower;
 use hmz_store::{Change, Store};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What may be asked.
 #[derive(Debug, Deserialize)]
@@ -127,7 +128,7 @@ async fn states(store: &Store, name: &str) -> Option<impl Stream<Item = Option<h
     let later = changes.filter_map(move |event| {
         let state = match event {
             Ok(event) if event.name == name => match event.change {
-                Change::Applied(resource) => typed(resource).map(Some),
+                Change::Applied(resource) => typed(Arc::unwrap_or_clone(resource)).map(Some),
                 Change::Deleted(_) => Some(None),
             },
             Ok(_) => None,

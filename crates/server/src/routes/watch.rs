@@ -9,6 +9,7 @@ use hmz_api::rest::WatchLine;
 use hmz_store::{Change, StoreError, WatchEvent};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// The answer to a watch.
 pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -> Result<Response, Failure> {
@@ -32,8 +33,8 @@ pub(crate) async fn watch(api: &Api, kind: &'static str, name: Option<String>) -
     let later = changes.take_while(|change| std::future::ready(change.is_ok())).filter_map(
         move |change: Result<WatchEvent, StoreError>| {
             let line = change.ok().map(|event| match event.change {
-                Change::Applied(resource) => WatchLine::Modified(resource),
-                Change::Deleted(resource) => WatchLine::Deleted(resource),
+                Change::Applied(resource) => WatchLine::Modified(Arc::unwrap_or_clone(resource)),
+                Change::Deleted(resource) => WatchLine::Deleted(Arc::unwrap_or_clone(resource)),
             });
             std::future::ready(line)
         },

@@ -8,12 +8,11 @@ use crate::events::Events;
 use crate::paths::Paths;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
-use hmz_api::AnyResource;
 use hmz_api::clock::{SharedClock, SystemClock};
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::SetState;
-use hmz_store::{Backend, Change, Note, RandomIds, Sqlite, Store, StoreError, Watch, Write};
+use hmz_store::{Backend, Change, Kept, Note, RandomIds, Sqlite, Store, StoreError, Watch, Write, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,15 +41,15 @@ impl Mortal {
 
 #[async_trait]
 impl Backend for Mortal {
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<AnyResource>, StoreError> {
+    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError> {
         self.inner.get(kind, name).await
     }
 
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<AnyResource>, u64), StoreError> {
+    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
         self.inner.list(kind).await
     }
 
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<AnyResource>, StoreError> {
+    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         self.inner.page(kind, after, limit).await
     }
 
@@ -58,7 +57,7 @@ impl Backend for Mortal {
         self.inner.names(kind).await
     }
 
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<AnyResource>, StoreError> {
+    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
         self.inner.by_uid(kind, uid).await
     }
 
@@ -71,7 +70,7 @@ impl Backend for Mortal {
         self.inner.put_notes(notes, durable).await
     }
 
-    async fn write(&self, write: Write) -> Result<u64, StoreError> {
+    async fn write(&self, write: Write) -> Result<Written, StoreError> {
         self.step().await;
         self.inner.write(write).await
     }

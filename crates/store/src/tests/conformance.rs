@@ -93,6 +93,9 @@ async fn generation_counts_specs_and_nothing_is_written_for_nothing() {
         let seen = store.update_status(seen).await.unwrap();
         assert_eq!((seen.metadata.generation, seen.metadata.resource_version), (2, 4));
         assert_eq!((&seen.spec, &seen.metadata.labels), (&changed.spec, &changed.metadata.labels));
+        store.put_status(seen.clone()).await.unwrap();
+        let stale = store.put_status(changed.clone()).await;
+        assert!(matches!(stale, Err(StoreError::Conflict { .. })) && store.revision().await.unwrap() == 4);
         assert_eq!(store.get::<Runtime>("docker:a").await.unwrap(), Some(seen));
     }
 }
@@ -158,7 +161,8 @@ async fn a_watch_misses_nothing_after_the_list() {
         store.delete::<Runtime>("docker:a").await.unwrap();
         let applied = watch.next().await.unwrap().unwrap();
         assert_eq!((applied.revision, applied.kind, applied.name.as_str()), (3, "Runtime", "docker:a"));
-        let Change::Applied(AnyResource::Runtime(seen)) = applied.change else { panic!("{applied:?}") };
+        let AnyResource::Runtime(seen) = applied.change.resource() else { panic!("{applied:?}") };
+        assert!(matches!(applied.change, Change::Applied(_)));
         assert!(seen.status.conditions.is_true("Reachable"));
         assert_eq!(seen.metadata.resource_version, 3);
         let gone = watch.next().await.unwrap().unwrap();
@@ -179,7 +183,7 @@ async fn a_watch_of_one_hears_of_that_one_alone() {
         store.create(run("docker:a")).await.unwrap();
         store.create(runtime("docker:b")).await.unwrap();
         let seen = one.next().await.unwrap().unwrap();
-        assert_eq!((seen.revision, seen.change), (1, Change::Applied(AnyResource::Runtime(Box::new(made)))));
+        assert_eq!((seen.revision, seen.change), (1, Change::Applied(Arc::new(AnyResource::Runtime(Box::new(made))))));
         assert!(one.next().now_or_never().is_none());
         // one that is not read for long does not know what it missed
         for n in 0..6 {
@@ -237,13 +241,16 @@ async fn a_list_is_by_kind_and_name_and_pages_are_parts_of_it() {
         for (after, limit) in [(None, 2), (Some("docker:b"), 2), (Some("docker:c"), 2)] {
             let text = store.page_json("Runtime", after, limit).await.unwrap();
             let read = AnyResource::read_list("Runtime", text.as_bytes()).unwrap();
-            assert_eq!(read, store.page_any("Runtime", after, limit).await.unwrap());
+            let page = store.page_any("Runtime", after, limit).await.unwrap();
+            assert!(read.iter().eq(page.iter().map(|one| &**one)), "{read:?} and {page:?}");
         }
         assert_eq!(store.names("Runtime").await.unwrap(), ["docker:a", "docker:b", "docker:c"]);
         assert_eq!(store.names("Flow").await.unwrap(), Vec::<String>::new());
         let mut each = Vec::new();
-        store.each::<Runtime>(|one| each.push(one)).await.unwrap();
+        store.each::<Runtime>(|one| each.push(one.clone())).await.unwrap();
         assert_eq!(each, store.list::<Runtime>().await.unwrap());
+        assert_eq!(store.part("docker:a", |one: &Resource<Runtime>| one.metadata.generation).await.unwrap(), Some(1));
+        assert_eq!(store.part("docker:d", |one: &Resource<Runtime>| one.name().to_owned()).await.unwrap(), None);
     }
 }
 
@@ -254,7 +261,7 @@ async fn every_one_of_many_pages_is_read_once() {
             store.create(run(&format!("r{n:03}"))).await.unwrap();
         }
         let mut names = Vec::new();
-        store.each::<Run>(|one| names.push(one.metadata.name)).await.unwrap();
+        store.each::<Run>(|one| names.push(one.metadata.name.clone())).await.unwrap();
         assert_eq!(names, (0..600).map(|n| format!("r{n:03}")).collect::<Vec<_>>());
     }
 }
@@ -291,9 +298,10 @@ async fn a_write_happens_when_what_it_expects_is_there_and_only_then() {
         let write = |expect, cpus: u64, gone| {
             let mut one = runtime("docker:a");
             one.spec.cpus = Some(Cpus::whole(cpus));
-            let one = AnyResource::Runtime(Box::new(one));
+            let one = Arc::new(AnyResource::Runtime(Box::new(one)));
             let change = if gone { Change::Deleted(one) } else { Change::Applied(one) };
-            backend.write(Write { expect, durable: cpus.is_multiple_of(2), change })
+            let written = backend.write(Write { expect, durable: cpus.is_multiple_of(2), change });
+            async move { written.await.map(|written| written.revision) }
         };
         assert!(matches!(write(Expect::Revision(0), 1, false).await, Err(StoreError::NotFound { .. })));
         assert_eq!(write(Expect::Absent, 1, false).await, Ok(1));
@@ -302,7 +310,7 @@ async fn a_write_happens_when_what_it_expects_is_there_and_only_then() {
         assert_eq!(write(Expect::Revision(1), 2, false).await, Ok(2));
         assert!(matches!(write(Expect::Revision(1), 3, true).await, Err(StoreError::Conflict { .. })));
         let there = backend.get("Runtime", "docker:a").await.unwrap().unwrap();
-        let AnyResource::Runtime(seen) = &there else { panic!("{there:?}") };
+        let AnyResource::Runtime(seen) = &*there else { panic!("{there:?}") };
         assert_eq!((seen.metadata.resource_version, seen.spec.cpus), (2, Some(Cpus::whole(2))));
         assert_eq!(write(Expect::Revision(2), 4, true).await, Ok(3));
         assert_eq!((backend.get("Runtime", "docker:a").await.unwrap(), backend.revision().await), (None, Ok(3)));

@@ -143,9 +143,11 @@ async fn play(store: Store, ops: Vec<Op>) {
         assert_eq!(store.revision().await.unwrap(), revision, "after {op:?}");
         while let Some(Some(event)) = watch.next().now_or_never() {
             match event.unwrap().change {
-                Change::Applied(hmz_api::AnyResource::Runtime(r)) => drop(watched.insert(r.metadata.name.clone(), seen(&r))),
+                Change::Applied(one) => {
+                    let hmz_api::AnyResource::Runtime(r) = &*one else { panic!("{one:?}") };
+                    watched.insert(r.metadata.name.clone(), seen(r));
+                }
                 Change::Deleted(r) => drop(watched.remove(&r.metadata().name)),
-                other => panic!("{other:?}"),
             }
         }
         assert_eq!(watched, model, "watched after {op:?}");
