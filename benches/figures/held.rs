@@ -11,6 +11,7 @@ use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::{Environment, EnvironmentSpec, RestartPolicy, Share, condition};
 use hmz_api::{AnyResource, Backend, Cpus, Resource, RuntimeRef};
 use hmz_store::{Backend as _, Change, Expect, Sqlite, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a daemon is left alone before its memory is read.
@@ -43,7 +44,7 @@ fn holding(environments: usize) -> World {
     let store = Sqlite::open(&state.join("store.db")).expect("a store");
     let fill = async {
         for n in 0..environments {
-            let change = Change::Applied(AnyResource::Environment(Box::new(environment(n))));
+            let change = Change::Applied(Arc::new(AnyResource::Environment(Box::new(environment(n)))));
             // nothing is lost here by a loss of power
             store.write(Write { expect: Expect::Absent, durable: false, change }).await.expect("an environment");
         }
