@@ -17,13 +17,19 @@ mod others;
 #[path = "../tests/sim/slow_store.rs"]
 mod slow_store;
 
+use daemon::Daemon;
 use many::{EACH, Many};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Events that are measured, of each kind.
-const EVENTS: usize = 41;
+/// How often an event is measured.
+const ROUNDS: usize = 41;
+/// Daemons that are told of one at the same time: what happens meanwhile without them is counted once for all of these.
+const TOGETHER: usize = 10;
 /// Simulated time after an event, in which all it causes is done.
-const AFTER: Duration = Duration::from_secs(2);
+const TOLD: Duration = Duration::from_millis(700);
+/// Simulated time after a box died, in which the next one is there.
+const BEGUN: Duration = Duration::from_secs(2);
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -38,48 +44,79 @@ fn main() {
 async fn measure(size: u64) {
     let many = Many::new(3, size / EACH);
     many.declare(0).await;
-    let began = Instant::now();
+    let began = used();
     let running = many.start();
-    many.settle().await;
-    let took = began.elapsed().as_secs_f64();
+    let took = settled(&many).await - began;
     assert_eq!(many.ready().await, (size as usize, size as usize));
     println!("settled-{size} {took:.6}");
 
     let before = many.store.revision().await.unwrap();
-    let idle = Instant::now();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    println!("idle-minute-{size} {:.6}", idle.elapsed().as_secs_f64());
+    println!("idle-minute-{size} {:.6}", after(Duration::from_secs(60), || ()).await);
     println!("idle-writes-{size} {}", many.store.revision().await.unwrap() - before);
 
-    let (mut nothing, mut told, mut died) = (Vec::new(), Vec::new(), Vec::new());
-    for nth in 0..EVENTS {
-        let daemon = &many.daemons[nth * 7 % many.daemons.len()];
-        nothing.push(after().await);
-        let gone = daemon.boxes_of("us").swap_remove(nth);
-        let key = daemon.state().containers[&gone].seen.key.clone().unwrap();
-        daemon.tell_of(&key);
-        told.push(after().await);
+    let (mut events, mut deaths) = (Vec::new(), Vec::new());
+    for nth in 0..ROUNDS {
+        // one box on each of these, which are others each time where there are many
+        let boxes: Vec<(&Arc<Daemon>, String)> = (0..TOGETHER)
+            .map(|n| &many.daemons[(nth * TOGETHER + n) * 7 % many.daemons.len()])
+            .map(|daemon| (daemon, daemon.boxes_of("us").swap_remove(nth)))
+            .collect();
+        let tell = || {
+            for (daemon, name) in &boxes {
+                let key = daemon.state().containers.get(name).and_then(|one| one.seen.key.clone());
+                key.iter().for_each(|key| daemon.tell_of(key));
+            }
+        };
+        let nothing = after(TOLD, || ()).await;
+        events.push(after(TOLD, tell).await - nothing);
+        let nothing = after(BEGUN, || ()).await;
         // one that lived long is begun again in a second
-        daemon.state().containers.remove(&gone);
-        daemon.tell_of(&key);
-        died.push(after().await);
+        let died = after(BEGUN, || {
+            for (daemon, name) in &boxes {
+                let gone = daemon.state().containers.remove(name);
+                gone.and_then(|one| one.seen.key.clone()).iter().for_each(|key| daemon.tell_of(key));
+            }
+        });
+        deaths.push(died.await - nothing);
     }
-    let [nothing, told, died] = [nothing, told, died].map(median);
-    println!("event-{size} {:.9}", (told - nothing).max(0.0));
-    println!("death-{size} {:.9}", (died - nothing).max(0.0));
+    // on average of the middle half: what else is to be done at these moments is more at some than at others
+    let [event, death] = [events, deaths].map(|mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        let middle = &all[ROUNDS / 4..ROUNDS - ROUNDS / 4];
+        middle.iter().sum::<f64>() / (middle.len() * TOGETHER) as f64
+    });
+    println!("event-{size} {event:.9}");
+    println!("death-{size} {death:.9}");
     many.settle().await;
     assert_eq!(many.ready().await.1, size as usize);
     drop(running);
 }
 
-/// What the next moments cost, in seconds of this machine.
-async fn after() -> f64 {
-    let began = Instant::now();
-    tokio::time::sleep(AFTER).await;
-    began.elapsed().as_secs_f64()
+/// Passes time until nothing was written for a while. When the last was written, by [`used`].
+async fn settled(many: &Many) -> f64 {
+    let (mut last, mut still, mut at) = (u64::MAX, 0, used());
+    while still < 25 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = many.store.revision().await.unwrap();
+        if now == last {
+            still += 1;
+        } else {
+            (last, still, at) = (now, 0, used());
+        }
+    }
+    at
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// What something costs until so much time has passed in the simulation, in seconds of this thread.
+async fn after(time: Duration, what: impl FnOnce()) -> f64 {
+    let began = used();
+    what();
+    tokio::time::sleep(time).await;
+    used() - began
+}
+
+/// How long this thread has run, in seconds: others on this machine are not counted.
+fn used() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

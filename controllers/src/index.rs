@@ -15,8 +15,10 @@ use hmz_api::{Resource, RuntimeRef};
 use hmz_drivers::{BoxState, ObservedBox, Purpose};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tally::{Sort, Tally};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// A daemon, by the name of a runtime and an address of its.
@@ -54,6 +56,8 @@ struct Tables {
     environments: HashMap<Arc<str>, Entry>,
     /// Environments by the runtimes they name and are on.
     on: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// How many of a runtime's were started on each address.
+    endpoints: HashMap<Arc<str>, BTreeMap<Arc<str>, usize>>,
     /// Those without a share that were looked at before, by the runtimes they name.
     waits: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Their names by uid.
@@ -66,8 +70,8 @@ struct Tables {
     waiting: BTreeMap<String, Waiting>,
     /// Runtimes that fall back, and to which.
     falls: BTreeMap<String, BTreeSet<String>>,
-    /// Runtimes that are stored, and not being deleted.
-    kept: HashSet<String>,
+    /// Runtimes that are stored and not being deleted, and when they were looked at last.
+    kept: HashMap<String, Option<Instant>>,
     /// Runs that keep the daemon up, and those that have not ended.
     busy_runs: BTreeSet<String>,
     running: BTreeSet<String>,
@@ -104,11 +108,13 @@ impl Index {
         let gone: Vec<Arc<str>> =
             tables.environments.iter().filter(|(_, e)| e.epoch != epoch).map(|(name, _)| name.clone()).collect();
         for name in &gone {
-            tables.remove(name);
+            let before = tables.environments.remove(name);
+            tables.moved(name, before.as_ref(), None);
         }
         let gone: Vec<_> = tables.others.iter().filter(|(_, other)| other.epoch != epoch).map(|(key, _)| key.clone()).collect();
         for key in gone {
             tables.forget(key.0, &key.1);
+            tables.unlisted(key.0, &key.1);
         }
         tables.whole = true;
         drop(tables);
@@ -130,7 +136,7 @@ impl Index {
             other => tables.other(other, now, gone),
         };
         Changed {
-            declared: gone || before.is_none_or(|b| b.declared != now.declared),
+            declared: gone || before.is_none_or(|b| !now.is_declared_as(&b)),
             observed: gone || before.is_none_or(|b| b.observed != now.observed),
         }
     }
@@ -156,9 +162,16 @@ impl Index {
         self.tables().uids.get(&uid).cloned()
     }
 
-    /// Whether a runtime is stored, and is to stay.
-    pub fn keeps(&self, runtime: &str) -> bool {
-        self.tables().kept.contains(runtime)
+    /// How long ago a runtime that is stored, and is to stay, was looked at; a long time when it never was.
+    pub fn looked_at(&self, runtime: &str) -> Option<Duration> {
+        self.tables().kept.get(runtime).map(|at| at.map_or(Duration::MAX, |at| at.elapsed()))
+    }
+
+    /// It is looked at now.
+    pub fn look_at(&self, runtime: &str) {
+        if let Some(at) = self.tables().kept.get_mut(runtime) {
+            *at = Some(Instant::now());
+        }
     }
 
     /// Whether a box is known to be wanted: it is its environment's current one, and that did not end. What is not known to be
@@ -192,6 +205,12 @@ impl Index {
     /// The addresses the environments of a runtime were started on, newest first.
     pub fn endpoints(&self, runtime: &str) -> Vec<Arc<str>> {
         let tables = self.tables();
+        match tables.endpoints.get(runtime) {
+            None => return Vec::new(),
+            // as nearly always
+            Some(of) if of.len() == 1 => return of.keys().cloned().collect(),
+            Some(_) => {}
+        }
         let mut newest: BTreeMap<&Arc<str>, i64> = BTreeMap::new();
         for entry in tables.on.get(runtime).into_iter().flatten().filter_map(|name| tables.environments.get(name)) {
             if let Some(endpoint) = &entry.endpoint {
@@ -259,31 +278,80 @@ impl Tables {
 
     /// What was known of it before, and whether that changed which places there are.
     fn environment(&mut self, env: &Resource<Environment>, now: Seen, there: Option<&AnyResource>) -> (Option<Seen>, bool) {
-        let name = self.environments.get_key_value(env.name()).map_or_else(|| env.name().into(), |(name, _)| name.clone());
-        let before = self.remove(&name);
-        let seen = before.as_ref().map(|b| b.seen);
-        let place = before.and_then(|b| b.place());
-        // the last that was there
-        let left = |places: &BTreeMap<Place, usize>| place.as_ref().is_some_and(|place| !places.contains_key(place));
-        let Some(there) = there else { return (seen, left(&self.places)) };
-        let counted = self.tally.add(there);
-        let entry = self.entry(env, now, counted);
-        for runtime in entry.runtimes() {
-            self.on.entry(runtime.clone()).or_default().insert(name.clone());
+        let known = self.environments.remove_entry(env.name());
+        let (name, before) = known.map_or_else(|| (env.name().into(), None), |(name, before)| (name, Some(before)));
+        let seen = before.as_ref().map(|before| before.seen);
+        let entry = there.map(|there| {
+            let counted = self.tally.add(there);
+            self.entry(env, now, counted)
+        });
+        let places_changed = self.moved(&name, before.as_ref(), entry.as_ref());
+        if let Some(entry) = entry {
+            self.environments.insert(name, entry);
         }
-        if entry.waits {
-            self.waits.entry(entry.named.clone()).or_default().insert(name.clone());
+        (seen, places_changed)
+    }
+
+    /// Has what there is of an environment where it is looked for by something else than its name. Most changes change nothing of
+    /// that. Says whether they changed which places there are.
+    fn moved(&mut self, name: &Arc<str>, before: Option<&Entry>, now: Option<&Entry>) -> bool {
+        if let Some(before) = before {
+            self.tally.remove(before.counted);
+            self.busy -= usize::from(before.busy);
+            self.boxed -= usize::from(before.boxed);
         }
-        self.uids.insert(entry.uid, name.clone());
+        if let Some(now) = now {
+            self.busy += usize::from(now.busy);
+            self.boxed += usize::from(now.boxed);
+        }
+        if let (Some(before), Some(now)) = (before, now)
+            && before.is_found_as(now)
+        {
+            return false;
+        }
+        let (left, at) = (before.and_then(Entry::place), now.and_then(Entry::place));
+        if let Some(before) = before {
+            for runtime in before.runtimes() {
+                take_out(&mut self.on, runtime, name);
+            }
+            take_out(&mut self.waits, &before.named, name);
+            // another of this name may have come meanwhile, and it has a uid of its own
+            if self.uids.get(&before.uid).is_some_and(|of| of == name) {
+                self.uids.remove(&before.uid);
+            }
+            if let Some(endpoint) = &before.endpoint {
+                for runtime in before.runtimes() {
+                    count_out(&mut self.endpoints, runtime, endpoint);
+                }
+            }
+            if let Some(place) = &left
+                && let Some(count) = self.places.get_mut(place)
+            {
+                *count -= 1;
+            }
+        }
         let mut came = false;
-        if let Some(at) = entry.place() {
-            came = !self.places.contains_key(&at) && place.as_ref() != Some(&at);
-            *self.places.entry(at).or_default() += 1;
+        if let Some(now) = now {
+            for runtime in now.runtimes() {
+                self.on.entry(runtime.clone()).or_default().insert(name.clone());
+                if let Some(endpoint) = &now.endpoint {
+                    *self.endpoints.entry(runtime.clone()).or_default().entry(endpoint.clone()).or_default() += 1;
+                }
+            }
+            if now.waits {
+                self.waits.entry(now.named.clone()).or_default().insert(name.clone());
+            }
+            self.uids.insert(now.uid, name.clone());
+            if let Some(at) = at {
+                let count = self.places.entry(at).or_insert_with(|| {
+                    came = true;
+                    0
+                });
+                *count += 1;
+            }
         }
-        self.busy += usize::from(entry.busy);
-        self.boxed += usize::from(entry.boxed);
-        self.environments.insert(name, entry);
-        (seen, came || left(&self.places))
+        let gone = left.is_some_and(|place| self.places.get(&place) == Some(&0) && self.places.remove(&place).is_some());
+        came || gone
     }
 
     fn entry(&mut self, env: &Resource<Environment>, seen: Seen, counted: u64) -> Entry {
@@ -313,35 +381,12 @@ impl Tables {
         }
     }
 
-    fn remove(&mut self, name: &str) -> Option<Entry> {
-        let entry = self.environments.remove(name)?;
-        self.tally.remove(entry.counted);
-        for runtime in entry.runtimes() {
-            take_out(&mut self.on, runtime, name);
-        }
-        take_out(&mut self.waits, &entry.named, name);
-        // another of this name may have come meanwhile, and it has a uid of its own
-        if self.uids.get(&entry.uid).is_some_and(|of| **of == *name) {
-            self.uids.remove(&entry.uid);
-        }
-        if let Some(place) = entry.place()
-            && let Some(count) = self.places.get_mut(&place)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.places.remove(&place);
-            }
-        }
-        self.busy -= usize::from(entry.busy);
-        self.boxed -= usize::from(entry.boxed);
-        Some(entry)
-    }
-
     fn other(&mut self, resource: &AnyResource, now: Seen, gone: bool) -> Option<Seen> {
         let key = (resource.kind(), resource.metadata().name.clone());
         let before = self.others.get(&key).map(|other| other.seen);
         self.forget(key.0, &key.1);
         if gone {
+            self.unlisted(key.0, &key.1);
             return before;
         }
         match resource {
@@ -373,12 +418,20 @@ impl Tables {
     }
 
     fn runtime(&mut self, runtime: &Resource<Runtime>) {
-        if !runtime.metadata.is_deleting() {
-            self.kept.insert(runtime.name().to_owned());
+        if runtime.metadata.is_deleting() {
+            self.kept.remove(runtime.name());
+        } else {
+            self.kept.entry(runtime.name().to_owned()).or_default();
         }
         if !runtime.spec.fallback.is_empty() {
             let list = runtime.spec.fallback.iter().map(RuntimeRef::resource_name).collect();
             self.falls.insert(runtime.name().to_owned(), list);
+        }
+    }
+
+    fn unlisted(&mut self, kind: &'static str, name: &str) {
+        if kind == <Runtime as hmz_api::Kind>::KIND {
+            self.kept.remove(name);
         }
     }
 
@@ -392,8 +445,21 @@ impl Tables {
             self.busy_runs.remove(name);
         } else if kind == <Runtime as hmz_api::Kind>::KIND {
             self.falls.remove(name);
-            self.kept.remove(name);
         }
+    }
+}
+
+/// Counts one of a runtime's addresses out.
+fn count_out(of: &mut HashMap<Arc<str>, BTreeMap<Arc<str>, usize>>, runtime: &Arc<str>, endpoint: &Arc<str>) {
+    let Some(all) = of.get_mut(runtime) else { return };
+    if let Some(count) = all.get_mut(endpoint) {
+        *count -= 1;
+        if *count == 0 {
+            all.remove(endpoint);
+        }
+    }
+    if all.is_empty() {
+        of.remove(runtime);
     }
 }
 

@@ -138,18 +138,23 @@ async fn reach<'a>(world: &'a World, target: &mut Target, endpoint: &mut Option<
 
 /// The places of an environment that is to be on `named`, in the order they are tried; none when nothing is saved so.
 /// `workdir` is the directory it asks for. `is_begun`: it was taken in, so that the one that was named is there for it for as
-/// long as it is there at all; one that is on its way out takes nothing new.
+/// long as it is there at all; one that is on its way out takes nothing new. `known` is that one, where it was read already.
 pub(crate) async fn look(
     world: &World,
     named: &RuntimeRef,
     workdir: Option<&str>,
     is_begun: bool,
     caller: &CallerContext,
+    known: Option<Resource<Runtime>>,
 ) -> Result<Vec<Place>, ReconcileError> {
-    let first = runtime::find(&world.store, named).await?;
+    let first = match known {
+        Some(known) => Some(known),
+        None => runtime::find(&world.store, named).await?,
+    };
     let Some(first) = first.filter(|r| is_begun || !runtime::is_leaving(r)) else { return Ok(Vec::new()) };
-    let mut list = vec![(named.clone(), Some(first.clone()))];
-    for listed in &first.spec.fallback {
+    let fallback = first.spec.fallback.clone();
+    let mut list = vec![(named.clone(), Some(first))];
+    for listed in &fallback {
         let mut reference = listed.clone();
         let mut saved = runtime::find(&world.store, &reference).await?;
         if saved.is_none() && reference.name.as_deref() == Some("local") {

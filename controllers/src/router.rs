@@ -17,8 +17,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How late what is handed out on a runtime may be told of.
-const TOLD: Duration = Duration::from_secs(2);
+/// How long more changes of what is handed out on a runtime are waited for before it is looked at.
+const TOLD: Duration = Duration::from_millis(200);
+/// How long after a look it is looked at again when changes go on.
+const TOLD_AGAIN: Duration = Duration::from_secs(5);
+/// How long changes of runtimes are gathered before they are compared with settings.yaml.
+const SETTINGS: Duration = Duration::from_millis(500);
 /// How soon a run that waits for several daemons tries again after an event.
 const SEVERAL: Duration = Duration::from_secs(2);
 
@@ -87,6 +91,8 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
         AnyResource::Environment(env) => {
             if declared {
                 wake.environments.ask(name, "it changed");
+            }
+            if declared || observed {
                 let used = env.status.used.as_ref().filter(|used| **used != env.spec.runtime);
                 for runtime in [Some(&env.spec.runtime), used].into_iter().flatten() {
                     look_at_runtime(index, wake, &runtime.resource_name(), "an environment changed");
@@ -116,7 +122,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
             if declared {
                 wake.runtimes.ask(name, "it changed");
                 wake.sweep.ask(name, "it changed");
-                wake.settings.ask(settings::KEY, "a runtime changed");
+                wake.settings.ask_after(settings::KEY, SETTINGS, "a runtime changed");
             }
             if declared || observed {
                 for env in index.on(name) {
@@ -141,10 +147,13 @@ fn waiting(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
     }
 }
 
-/// Has a runtime looked at: what is handed out may be told of a moment late, so that one look tells of many changes. One that is
-/// to go, or to be listed, is looked at now.
+/// Has a runtime looked at: what is handed out may be told of a moment late, so that one look tells of many changes, and the last
+/// is told of too. One that is to go, or to be listed, is looked at now.
 fn look_at_runtime(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
-    let after = if index.keeps(runtime) { TOLD } else { Duration::ZERO };
+    let after = match index.looked_at(runtime) {
+        Some(ago) => TOLD_AGAIN.saturating_sub(ago).max(TOLD),
+        None => Duration::ZERO,
+    };
     wake.runtimes.ask_after(runtime, after, reason);
 }
 
@@ -175,10 +184,17 @@ impl Heard {
 /// Wakes everybody whom what was heard of a daemon may concern.
 pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, place: &Place, heard: Heard) {
     const WHY: &str = "its daemon changed";
-    look_at_runtime(index, wake, &place.0, WHY);
     waiting(index, wake, &place.0, WHY);
-    for env in heard.of.into_iter().filter_map(|uid| index.of_uid(uid)) {
-        wake.environments.ask(&*env, WHY);
+    let mut others = heard.any;
+    for uid in heard.of {
+        match index.of_uid(uid) {
+            // what it finds out is in its status then, and that has its runtime looked at
+            Some(env) => wake.environments.ask(&*env, WHY),
+            None => others = true,
+        }
+    }
+    if others {
+        look_at_runtime(index, wake, &place.0, WHY);
     }
     if heard.any {
         compare(world, index, wake, place, WHY).await;

@@ -118,6 +118,8 @@ impl Reconciler for Runtimes {
 
     async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
         let world = &self.0;
+        // before the daemon is asked: what changes from now on is to be told of by another look
+        self.1.look_at(key);
         let stored = world.store.get::<Runtime>(key).await?;
         let default = default_named(world, key);
         let Some(mut runtime) = stored else {

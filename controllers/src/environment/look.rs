@@ -22,6 +22,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     // one that is on its way out takes nothing new, and is still there for what it has
     let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
     let takes = |r: &Resource<Runtime>| if begun { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) };
+    let first = saved.clone();
     let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);
     let owner = owner(world, env).await?;
     let caller = env.metadata.uid.and_then(|uid| world.callers.get(uid));
@@ -50,7 +51,8 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         Vec::new()
     } else {
         let caller = caller.clone().unwrap_or_default();
-        placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), begun, &caller).await?
+        let first = first.filter(|_| *used == env.spec.runtime);
+        placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), begun, &caller, first).await?
     };
     Ok(Observed {
         now: world.clock.now(),

@@ -1,6 +1,7 @@
 //! What is kept of one environment, and what of a resource others decide by.
 
 use super::Place;
+use crate::environment::{FINALIZER, plan::owner_run};
 use hmz_api::kinds::condition;
 use hmz_api::{AnyResource, Conditions};
 use std::fmt::Write as _;
@@ -56,6 +57,15 @@ impl Entry {
         std::iter::once(&self.named).chain(&self.used)
     }
 
+    /// Whether it is found by the same things.
+    pub fn is_found_as(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.named == other.named
+            && self.used == other.used
+            && self.endpoint == other.endpoint
+            && (self.listened, self.waits) == (other.listened, other.waits)
+    }
+
     /// The one it is on, or is to be.
     pub fn runtime(&self) -> &Arc<str> {
         self.used.as_ref().unwrap_or(&self.named)
@@ -81,6 +91,15 @@ pub(super) struct Seen {
     pub declared: u64,
     /// What other controllers look at.
     pub observed: u64,
+    /// Whether its own controller has put its finalizer on, which is news only when somebody takes that off.
+    pub ours: bool,
+}
+
+impl Seen {
+    /// Whether that is what it was before, to its own controller.
+    pub fn is_declared_as(&self, before: &Self) -> bool {
+        self.declared == before.declared && (self.ours || !before.ours)
+    }
 }
 
 /// Text that is digested as it is written.
@@ -97,7 +116,9 @@ impl std::fmt::Write for Digest {
 pub(super) fn seen(resource: &AnyResource) -> Seen {
     let (mut declared, mut observed) = (Digest::default(), Digest::default());
     let metadata = resource.metadata();
-    (metadata.uid, metadata.generation, &metadata.annotations, &metadata.finalizers).hash(&mut declared.0);
+    let ours = |finalizer: &&String| *finalizer == FINALIZER;
+    (metadata.uid, metadata.generation, &metadata.annotations).hash(&mut declared.0);
+    metadata.finalizers.iter().filter(|finalizer| !ours(finalizer)).for_each(|finalizer| finalizer.hash(&mut declared.0));
     metadata.deletion_timestamp.map(|at| at.as_nanosecond()).hash(&mut declared.0);
     let states = |conditions: &Conditions, into: &mut Digest| {
         for c in &conditions.0 {
@@ -107,10 +128,12 @@ pub(super) fn seen(resource: &AnyResource) -> Seen {
     };
     match resource {
         AnyResource::Environment(env) => {
-            // the share is given by the run's controller too
-            let scheduled = env.status.conditions.get(condition::SCHEDULED);
-            scheduled.map(|c| (std::mem::discriminant(&c.status), &c.reason)).hash(&mut declared.0);
-            env.status.endpoint.hash(&mut declared.0);
+            // of one that a run owns the run's controller writes this
+            if owner_run(env).is_some() {
+                let scheduled = env.status.conditions.get(condition::SCHEDULED);
+                scheduled.map(|c| (std::mem::discriminant(&c.status), &c.reason)).hash(&mut declared.0);
+                env.status.endpoint.hash(&mut declared.0);
+            }
             env.status.used.hash(&mut observed.0);
             states(&env.status.conditions, &mut observed);
         }
@@ -124,5 +147,6 @@ pub(super) fn seen(resource: &AnyResource) -> Seen {
         }
         AnyResource::Flow(_) => {}
     }
-    Seen { declared: declared.0.finish(), observed: observed.0.finish() }
+    let ours = metadata.finalizers.iter().any(|finalizer| ours(&finalizer));
+    Seen { declared: declared.0.finish(), observed: observed.0.finish(), ours }
 }

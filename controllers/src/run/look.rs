@@ -81,7 +81,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
         }
         for (role, request) in &run.spec.environments {
             let asked = request.place();
-            let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), true, &caller).await?;
+            let mut of_role = placement::look(world, &asked.runtime, asked.workdir.as_deref(), true, &caller, None).await?;
             if let Ok(flow) = &found {
                 for place in of_role.iter_mut().skip(1) {
                     place.harness = harness(world, run, flow, role, place, &caller).await;
@@ -91,7 +91,7 @@ pub async fn look(world: &World, run: &Resource<Run>) -> Result<Observed, Reconc
             if let Some(second) = owned.get(&second::name_of(&name)) {
                 // nothing else is tried for it
                 let workdir = second.spec.workdir.as_deref();
-                let mut place = placement::look(world, &second.spec.runtime, workdir, true, &caller).await?;
+                let mut place = placement::look(world, &second.spec.runtime, workdir, true, &caller, None).await?;
                 place.truncate(1);
                 places.insert(second.metadata.name.clone(), place);
             }

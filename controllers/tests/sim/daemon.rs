@@ -39,6 +39,8 @@ pub struct State {
     pub containers: BTreeMap<String, Container>,
     pub images: BTreeSet<String>,
     pub unreachable: bool,
+    /// Whether it takes ten minutes to answer nothing.
+    pub stuck: bool,
     /// Whether it tells nobody of anything.
     pub mute: bool,
     /// Clients whose pull began, in all.
@@ -202,17 +204,13 @@ impl State {
 
     /// Thousandths of CPUs handed out, but for these; a box and its hold count once.
     pub fn held(&self, but: &[&BoxKey]) -> u64 {
-        let mut shares: BTreeMap<Option<(Uuid, u64)>, u64> = BTreeMap::new();
-        for one in self.containers.values().filter(|c| self.counts(c)) {
-            let key = one.seen.key.as_ref();
-            if key.is_some_and(|k| but.contains(&k)) {
-                continue;
-            }
-            let cpus = one.seen.share.cpus.map_or(0, Cpus::millis);
-            let share = shares.entry(key.map(|k| (k.uid, k.incarnation))).or_default();
-            *share = (*share).max(cpus);
-        }
-        shares.values().sum()
+        let counted = self.containers.values().filter(|c| self.counts(c)).filter(|c| {
+            let key = c.seen.key.as_ref();
+            // the box that a hold is for has the same share
+            let boxed = |key| c.seen.purpose == Purpose::Hold && self.of(key, Purpose::Box).is_some_and(|b| self.counts(b));
+            !key.is_some_and(|key| but.contains(&key) || boxed(key))
+        });
+        counted.filter_map(|c| c.seen.share.cpus).map(Cpus::millis).sum()
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -295,6 +293,11 @@ impl Liar {
         let daemon = self.daemons.get(&path).cloned().ok_or_else(|| unreachable("no such socket"))?;
         if daemon.state().unreachable {
             return Err(unreachable("connection refused"));
+        }
+        let stuck = daemon.state().stuck;
+        if stuck {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            return Err(unreachable("it took too long"));
         }
         if self.lies(25) {
             return Err(DriverError::Transient("the daemon is busy".into()));

@@ -266,7 +266,7 @@ fn what_is_planned_is_what_is_done_2() {
 #[test]
 fn the_seeds_plan_all_sorts_of_things() {
     let mut seen = BTreeSet::new();
-    for seed in 0..50 {
+    for seed in 0..100 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let planned = runtime.block_on(async {
             let (sim, request) = quiet(seed).await;

@@ -8,6 +8,7 @@ use hmz_api::kinds::{
     condition,
 };
 use hmz_api::{Backend, ConditionStatus, Cpus, Resource, RuntimeRef};
+use hmz_drivers::BoxKey;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -76,6 +77,52 @@ fn what_happens_between_two_connections_is_found_at_the_second() {
         let (status, reason, incarnation) = state(&sim).await;
         assert_eq!((status, incarnation), (False, 1), "{reason}");
         assert!(daemon.state().containers.is_empty(), "its share is given back");
+    });
+}
+
+#[test]
+fn an_event_that_names_a_box_has_that_one_looked_at() {
+    play(async {
+        let (mut sim, daemon) = ready(5, RestartPolicy::Always).await;
+        let name = daemon.boxes_of(INSTANCE).remove(0);
+        let key = daemon.state().containers.remove(&name).unwrap().seen.key.clone().unwrap();
+        // what others are told of is nothing to it
+        daemon.tell_of(&BoxKey { uid: uuid::Uuid::nil(), ..key.clone() });
+        sim.pass(Duration::from_secs(2)).await;
+        assert_eq!(state(&sim).await, (True, "Ready".into(), 1));
+        daemon.tell_of(&key);
+        sim.pass(Duration::from_secs(10)).await;
+        assert_eq!(state(&sim).await, (True, "Ready".into(), 2));
+    });
+}
+
+#[test]
+fn what_is_handed_out_is_told_of_soon_and_the_last_change_of_many_too() {
+    play(async {
+        let (mut sim, daemon) = ready(6, RestartPolicy::Never).await;
+        let held = async |sim: &Sim| {
+            let runtime = sim.store.get::<Runtime>("docker:a").await.unwrap().unwrap();
+            runtime.status.held_cpus.map(Cpus::millis)
+        };
+        assert_eq!(held(&sim).await, Some(2000));
+        daemon.stranger_takes(1, &sim.dice);
+        sim.pass(Duration::from_secs(1)).await;
+        assert_eq!(held(&sim).await, Some(3000));
+        for _ in 0..5 {
+            daemon.strangers_leave();
+            sim.pass(Duration::from_millis(250)).await;
+            daemon.stranger_takes(2, &sim.dice);
+            sim.pass(Duration::from_millis(250)).await;
+        }
+        sim.pass(Duration::from_secs(6)).await;
+        assert_eq!(held(&sim).await, Some(4000));
+        daemon.strangers_leave();
+        // of a box of ours its environment finds out
+        let name = daemon.boxes_of(INSTANCE).remove(0);
+        let key = daemon.state().containers.remove(&name).unwrap().seen.key.clone().unwrap();
+        daemon.tell_of(&key);
+        sim.pass(Duration::from_secs(7)).await;
+        assert_eq!(held(&sim).await, Some(0));
     });
 }
 

@@ -94,3 +94,23 @@ fn many_environments_come_right_through_faults_and_are_left_alone_then() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(play(environments, seed));
 }
+
+#[test]
+fn daemons_that_keep_theirs_waiting_hold_up_nobody_else() {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+        let many = Many::new(21, 5);
+        let stuck = |is: bool| many.daemons[..2].iter().for_each(|daemon| daemon.state().stuck = is);
+        stuck(true);
+        many.declare(0).await;
+        let running = many.start();
+        // more are kept waiting than are worked on at once
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(many.ready().await, (500, 300));
+        stuck(false);
+        tokio::time::sleep(Duration::from_secs(900)).await;
+        many.settle().await;
+        assert_eq!(many.ready().await, (500, 500));
+        checked(&many);
+        drop(running);
+    });
+}

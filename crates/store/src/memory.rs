@@ -149,6 +149,6 @@ impl Backend for Memory {
     }
 
     fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
-        Watch::of(&self.history, Wanted { kind: Some(kind), name: Some(name.to_owned()) }, since)
+        Watch::of_one(&self.history, kind, name, since)
     }
 }

@@ -390,7 +390,7 @@ impl Backend for Sqlite {
     }
 
     fn watch_one(&self, kind: &'static str, name: &str, since: Option<u64>) -> Watch {
-        Watch::of(&self.history, Wanted { kind: Some(kind), name: Some(name.to_owned()) }, since)
+        Watch::of_one(&self.history, kind, name, since)
     }
 
     async fn backup(&self, to: &Path) -> Result<(), StoreError> {

@@ -7,6 +7,8 @@ use hmz_api::condition::ConditionStatus;
 use hmz_api::kinds::{Endpoint, Run, RunSpec, Runtime, RuntimeSpec, label};
 use hmz_api::{AnyResource, Cpus, Resource};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 /// A store of each backend.
 fn stores() -> Vec<(Store, Option<tempfile::TempDir>)> {
@@ -175,6 +177,16 @@ async fn a_watch_misses_nothing_after_the_list() {
     }
 }
 
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[tokio::test]
 async fn a_watch_of_one_hears_of_that_one_alone() {
     for (store, _dir) in remembering(4) {
@@ -185,11 +197,37 @@ async fn a_watch_of_one_hears_of_that_one_alone() {
         let seen = one.next().await.unwrap().unwrap();
         assert_eq!((seen.revision, seen.change), (1, Change::Applied(Arc::new(AnyResource::Runtime(Box::new(made))))));
         assert!(one.next().now_or_never().is_none());
-        // one that is not read for long does not know what it missed
+        // however many others change: they do not even wake it
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        assert!(one.poll_next_unpin(&mut context).is_pending());
         for n in 0..6 {
             store.create(runtime(&format!("docker:{n}"))).await.unwrap();
         }
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        assert!(one.next().now_or_never().is_none());
+        assert!(one.poll_next_unpin(&mut context).is_pending());
+        store.delete::<Runtime>("docker:a").await.unwrap();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        store.create(runtime("docker:a")).await.unwrap();
+        let heard = [one.next().await.unwrap().unwrap(), one.next().await.unwrap().unwrap()];
+        assert!(matches!(&heard.map(|event| event.change), [Change::Deleted(_), Change::Applied(_)]));
+        // one that is not read for long does not know what it missed
+        store.delete::<Runtime>("docker:a").await.unwrap();
+        for n in 6..12 {
+            store.create(runtime(&format!("docker:{n}"))).await.unwrap();
+        }
         assert!(matches!(one.next().await.unwrap(), Err(StoreError::Expired { .. })));
+        assert!(one.next().await.is_none());
+        // from a revision on, and what is not remembered any more
+        let mut later = store.watch_one("Runtime", "docker:11", Some(store.revision().await.unwrap() - 1)).unwrap();
+        assert_eq!(later.next().await.unwrap().unwrap().name, "docker:11");
+        assert!(later.next().now_or_never().is_none());
+        let mut old = store.watch_one("Runtime", "docker:11", Some(1)).unwrap();
+        assert_eq!(old.next().await.unwrap(), Err(StoreError::Expired { since: 1 }));
+        drop(store);
+        assert_eq!(later.next().await.unwrap(), Err(StoreError::Closed));
     }
 }
 
