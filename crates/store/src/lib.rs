@@ -14,6 +14,7 @@ mod error;
 mod graft;
 mod history;
 mod ids;
+mod layer;
 mod memory;
 mod schema;
 mod sqlite;
@@ -25,6 +26,7 @@ pub use backend::{Backend, Change, Expect, Kept, Note, WatchEvent, Write, Writte
 pub use error::StoreError;
 pub use history::Watch;
 pub use ids::{Ids, RandomIds};
+pub use layer::Layer;
 pub use memory::Memory;
 pub use sqlite::Sqlite;
 pub use store::{Listed, Store};

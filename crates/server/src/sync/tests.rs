@@ -12,7 +12,7 @@ use hmz_api::clock::{SharedClock, SystemClock};
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::SetState;
-use hmz_store::{Backend, Change, Kept, Note, RandomIds, Sqlite, Store, StoreError, Watch, Write, Written};
+use hmz_store::{Backend, Change, Layer, RandomIds, Sqlite, Store, StoreError, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,47 +40,18 @@ impl Mortal {
 }
 
 #[async_trait]
-impl Backend for Mortal {
-    async fn get(&self, kind: &'static str, name: &str) -> Result<Option<Kept>, StoreError> {
-        self.inner.get(kind, name).await
+impl Layer for Mortal {
+    fn inner(&self) -> &dyn Backend {
+        &*self.inner
     }
 
-    async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
-        self.inner.list(kind).await
-    }
-
-    async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
-        self.inner.page(kind, after, limit).await
-    }
-
-    async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError> {
-        self.inner.names(kind).await
-    }
-
-    async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
-        self.inner.by_uid(kind, uid).await
-    }
-
-    async fn notes(&self, prefix: &str) -> Result<BTreeMap<String, String>, StoreError> {
-        self.inner.notes(prefix).await
-    }
-
-    async fn put_notes(&self, notes: Vec<Note>, durable: bool) -> Result<(), StoreError> {
+    async fn before(&self, _: &Write) -> Result<(), StoreError> {
         self.step().await;
-        self.inner.put_notes(notes, durable).await
+        Ok(())
     }
 
-    async fn write(&self, write: Write) -> Result<Written, StoreError> {
+    async fn before_notes(&self) {
         self.step().await;
-        self.inner.write(write).await
-    }
-
-    async fn revision(&self) -> Result<u64, StoreError> {
-        self.inner.revision().await
-    }
-
-    fn watch(&self, kind: Option<&'static str>, since: Option<u64>) -> Watch {
-        self.inner.watch(kind, since)
     }
 }
 
