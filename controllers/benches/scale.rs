@@ -24,10 +24,13 @@ use std::time::Duration;
 
 /// How often an event is measured.
 const ROUNDS: usize = 41;
-/// Daemons that are told of one at the same time: what happens meanwhile without them is counted once for all of these.
-const TOGETHER: usize = 10;
+/// Daemons of which each tells of one at the same time, where there are so many: what happens meanwhile without them, which is more
+/// where there are more, is then little beside it.
+const TOGETHER: usize = 100;
 /// Simulated time after an event, in which all it causes is done.
 const TOLD: Duration = Duration::from_millis(700);
+/// Simulated time in which what the round before left to do is done: runtimes whose boxes changed are looked at once more.
+const REST: Duration = Duration::from_secs(8);
 /// Simulated time after a box died, in which the next one is there.
 const BEGUN: Duration = Duration::from_secs(2);
 
@@ -54,11 +57,13 @@ async fn measure(size: u64) {
     println!("idle-minute-{size} {:.6}", after(Duration::from_secs(60), || ()).await);
     println!("idle-writes-{size} {}", many.store.revision().await.unwrap() - before);
 
+    let together = many.daemons.len().min(TOGETHER);
     let (mut events, mut deaths) = (Vec::new(), Vec::new());
     for nth in 0..ROUNDS {
+        tokio::time::sleep(REST).await;
         // one box on each of these, which are others each time where there are many
-        let boxes: Vec<(&Arc<Daemon>, String)> = (0..TOGETHER)
-            .map(|n| &many.daemons[(nth * TOGETHER + n) * 7 % many.daemons.len()])
+        let boxes: Vec<(&Arc<Daemon>, String)> = (0..together)
+            .map(|n| &many.daemons[(nth * together + n) * 7 % many.daemons.len()])
             .map(|daemon| (daemon, daemon.boxes_of("us").swap_remove(nth)))
             .collect();
         let tell = || {
@@ -83,7 +88,7 @@ async fn measure(size: u64) {
     let [event, death] = [events, deaths].map(|mut all: Vec<f64>| {
         all.sort_by(f64::total_cmp);
         let middle = &all[ROUNDS / 4..ROUNDS - ROUNDS / 4];
-        middle.iter().sum::<f64>() / (middle.len() * TOGETHER) as f64
+        middle.iter().sum::<f64>() / (middle.len() * together) as f64
     });
     println!("event-{size} {event:.9}");
     println!("death-{size} {death:.9}");

@@ -18,7 +18,9 @@ use hmz_manifest::settings::WatchGuard;
 use hmz_manifest::{watch_folders, without_snippets};
 use hmz_store::{Change, Store};
 use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -30,6 +32,11 @@ const SETTLE: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(200);
 /// How soon what did not go is tried again, at first.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the first fetch is waited for before what was declared last is looked after.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// The commit a repository is at, on its way.
+type Fetch = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 /// How many of what was changed is named.
 const NAMED: usize = 5;
 
@@ -41,7 +48,7 @@ pub(crate) struct Keeper {
     callers: Arc<Callers>,
     clock: SharedClock,
     records: Records,
-    repository: Option<Repository>,
+    repository: Option<Arc<Repository>>,
     state: SetState,
     /// What was applied last, and is kept so whatever comes.
     good: Option<Declaration>,
@@ -95,7 +102,7 @@ impl Keeper {
             Source::Folder(_) => None,
             Source::Repository(address) => {
                 let folder = paths.home.join("sync").join(set);
-                Some(Repository::new(address, source.clone(), config.reference.as_deref(), &config.paths, folder))
+                Some(Arc::new(Repository::new(address, source.clone(), config.reference.as_deref(), &config.paths, folder)))
             }
         };
         let state = SetState {
@@ -145,11 +152,24 @@ impl Keeper {
         let mut known: HashMap<(&'static str, String), String> = HashMap::new();
         let mut changes = self.store.watch(None, None)?;
         let mut look = Some(Instant::now());
-        let mut again = Some(Instant::now());
+        // what a repository has now is waited for a moment, so that what is declared at once is what it declares
+        let first = if self.repository.is_some() { FIRST } else { Duration::ZERO };
+        let mut again = Some(Instant::now() + first);
+        // beside all else: for as long as a server says nothing, what was declared last is kept
+        let mut fetching: Option<Fetch> = None;
+        let mut fetched = None;
         loop {
-            if is_due(look) {
+            if is_due(look) && fetching.is_none() {
+                look = None;
+                fetching =
+                    self.repository.clone().map(|repository| -> Fetch { Box::pin(async move { repository.fetch().await }) });
+                if fetching.is_none() {
+                    fetched = Some(None);
+                }
+            }
+            if let Some(commit) = fetched.take() {
                 let before = self.state.seen.clone();
-                look = self.look().await.map(|after| Instant::now() + after);
+                look = self.look(commit).await.map(|after| Instant::now() + after);
                 if self.state.seen != before || !self.is_judged {
                     again = Some(Instant::now());
                 }
@@ -168,6 +188,11 @@ impl Keeper {
             loop {
                 tokio::select! {
                     () = changed.notified() => { look = Some(Instant::now()); break }
+                    commit = fetch(&mut fetching) => {
+                        fetching = None;
+                        fetched = Some(Some(commit));
+                        break;
+                    }
                     () = until(wake) => break,
                     change = changes.next() => match change {
                         Some(Ok(event)) => if self.concerns(&event.change, &mut known) {
@@ -203,10 +228,11 @@ impl Keeper {
         (AGAIN * 2u32.saturating_pow(self.failures.min(10).saturating_sub(1))).min(self.config.interval.max(AGAIN))
     }
 
-    /// Looks at the source; how long until it is to be looked at again, if nobody tells.
-    async fn look(&mut self) -> Option<Duration> {
-        if self.repository.is_some() {
-            let found = self.look_at_repository().await;
+    /// Looks at the source, of which the commit it is at was fetched when it is a repository; how long until it is to be looked at
+    /// again, if nobody tells.
+    async fn look(&mut self, commit: Option<Result<String, Error>>) -> Option<Duration> {
+        if let Some(commit) = commit {
+            let found = self.look_at_repository(commit).await;
             let pause = if found.is_err() { self.config.interval.min(AGAIN * 5) } else { self.config.interval };
             self.take(found).await;
             return Some(pause);
@@ -238,9 +264,8 @@ impl Keeper {
     }
 
     /// What the repository has, unless that is known.
-    async fn look_at_repository(&self) -> Result<Option<Snapshot>, Error> {
-        let Some(repository) = &self.repository else { return Ok(None) };
-        let commit = repository.fetch().await?;
+    async fn look_at_repository(&self, commit: Result<String, Error>) -> Result<Option<Snapshot>, Error> {
+        let (Some(repository), commit) = (&self.repository, commit?) else { return Ok(None) };
         if self.found.as_ref().is_some_and(|(known, _)| known.revision == commit) {
             return Ok(None);
         }
@@ -464,6 +489,14 @@ fn summary(changes: &[(String, &'static str)]) -> String {
         named.push(format!("{} more {}", changes.len() - NAMED, words.join(" or ")));
     }
     named.join(", ")
+}
+
+/// What is being fetched, when it is there; never, while nothing is.
+async fn fetch(fetching: &mut Option<Fetch>) -> Result<String, Error> {
+    match fetching {
+        Some(fetching) => fetching.await,
+        None => std::future::pending().await,
+    }
 }
 
 fn is_due(at: Option<Instant>) -> bool {

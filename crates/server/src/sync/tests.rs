@@ -9,12 +9,14 @@ use crate::paths::Paths;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
 use hmz_api::clock::{SharedClock, SystemClock};
+use hmz_api::kinds::Environment;
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::SetState;
 use hmz_store::{Backend, Change, Layer, RandomIds, Sqlite, Store, StoreError, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -57,7 +59,8 @@ impl Layer for Mortal {
 
 /// A store, and whoever keeps the set `fleet` in it in step with a folder.
 struct Home {
-    folder: PathBuf,
+    source: Source,
+    interval: Duration,
     paths: Paths,
     file: PathBuf,
     sqlite: Arc<Sqlite>,
@@ -77,7 +80,9 @@ impl Home {
         let root = file.parent().unwrap().to_owned();
         let paths = Paths { home: root.clone(), state: root.clone(), runtime: root.clone(), boxes: root };
         let mortal = Arc::new(Mortal { inner: Arc::clone(&sqlite), left: AtomicI64::new(i64::MAX) });
-        Self { folder: folder.to_owned(), paths, file: file.to_owned(), sqlite, mortal, keeping: JoinSet::new() }
+        let source = Source::Folder(folder.to_owned());
+        let interval = Duration::from_secs(60);
+        Self { source, interval, paths, file: file.to_owned(), sqlite, mortal, keeping: JoinSet::new() }
     }
 
     fn store(&self) -> Store {
@@ -89,12 +94,12 @@ impl Home {
         let store = Store::with(Arc::clone(&self.mortal) as Arc<dyn Backend>, Arc::clone(&clock), Arc::new(RandomIds));
         let events = Events::open(&self.file.with_extension("events"), Arc::clone(&clock));
         let config = SyncConfig {
-            source: Source::Folder(self.folder.clone()),
+            source: self.source.clone(),
             set: "fleet".into(),
             is_named: true,
             paths: Vec::new(),
             reference: None,
-            interval: Duration::from_secs(60),
+            interval: self.interval,
             allow_empty: false,
             adopt: false,
             caller: CallerContext::default(),
@@ -210,4 +215,46 @@ async fn an_end_in_the_middle_and_a_backup_of_it_are_gone_on_with() {
         ends += 1;
     }
     assert!(ends >= 6, "the pass has had {ends} moments at which it can end");
+}
+
+/// Has git do something in a repository.
+fn git(of: &Path, words: &[&str]) {
+    let done = Command::new("git").args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(words).current_dir(of).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[tokio::test]
+async fn what_was_declared_is_kept_while_a_fetch_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("fleet");
+    std::fs::create_dir_all(&folder).unwrap();
+    declare(&folder, &[("a", 1.0), ("b", 1.0)]);
+    for words in [&["init", "--quiet", "."][..], &["add", "."], &["commit", "--quiet", "-m", "first"]] {
+        git(&folder, words);
+    }
+    let mut home = Home::with(&dir.path().join("store.db"), &folder);
+    home.source = Source::Repository(folder.display().to_string());
+    home.interval = Duration::from_millis(100);
+    home.keep().await;
+    assert!(home.synced(None).await);
+    // whoever opens it waits for somebody who writes to it
+    let head = folder.join(".git/HEAD");
+    std::fs::remove_file(&head).unwrap();
+    assert!(Command::new("mkfifo").arg(&head).status().unwrap().success());
+    for _ in 0..5 {
+        let before = home.members().await["a"];
+        home.store().delete::<Environment>("a").await.unwrap();
+        let back = async {
+            while home.members().await.get("a").is_none_or(|now| *now == before) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), back).await;
+        assert!(waited.is_ok(), "it was not put back while a fetch hung");
+    }
+    home.keeping.shutdown().await;
+    // one that is both ends lets a git that is left go on, which finds no repository
+    let mut both = std::fs::File::options().read(true).write(true).open(&head).unwrap();
+    std::io::Write::write_all(&mut both, b"nothing\n").unwrap();
 }
