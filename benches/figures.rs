@@ -28,6 +28,8 @@ mod http;
 mod idle;
 #[path = "figures/job.rs"]
 mod job;
+#[path = "figures/listed.rs"]
+mod listed;
 #[path = "figures/output.rs"]
 mod output;
 #[path = "figures/ready.rs"]

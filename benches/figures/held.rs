@@ -1,5 +1,6 @@
 //! What many resources in the store cost: a listing of them, the completion of a name, the daemon's memory.
 
+use crate::listed;
 use crate::rounds::{compared, take_turns, timed};
 use crate::support::command::Invocation;
 use crate::support::docker;
@@ -22,8 +23,10 @@ pub fn measure(rounds: usize) -> Vec<Figure> {
     let few = memory(&holding(1));
     let (some, many) = (holding(1_000), holding(10_000));
     let mut figures = vec![
-        listing("hmz get envs, 1,000 of them", &some, rounds, Aim::Ratio(1.0)),
-        listing("hmz get envs, 10,000 of them", &many, rounds, Aim::Ratio(1.0)),
+        listing("hmz get envs, 1,000 of them", &some, rounds, None),
+        listing("hmz get envs, 1,000 of them", &some, rounds, Some((1_000, "docker ps of 1,000"))),
+        listing("hmz get envs, 10,000 of them", &many, rounds, None),
+        listing("hmz get envs, 10,000 of them", &many, rounds, Some((10_000, "docker ps of 10,000"))),
         completion("completion of a name, 1,000 of them", &some, rounds, Aim::Value(20e-3)),
         completion("completion of a name, 10,000 of them", &many, rounds, Aim::Told),
     ];
@@ -92,17 +95,26 @@ fn environment(n: usize) -> Resource<Environment> {
     made
 }
 
-fn listing(name: &'static str, world: &World, rounds: usize, aim: Aim) -> Figure {
+/// Beside `docker ps` of the daemon that is there, which runs next to nothing; or of one that lists so many.
+fn listing(name: &'static str, world: &World, rounds: usize, listed: Option<(usize, &'static str)>) -> Figure {
     let mut theirs = Invocation::new("docker").arg("ps");
     for name in ["PATH", "HOME"] {
         theirs = theirs.env(name, std::env::var_os(name).unwrap_or_default());
     }
-    if let Some(host) = docker::host() {
+    let dir = tempfile::Builder::new().prefix("hmz-t").tempdir_in("/var/tmp").expect("a directory");
+    let host = match listed {
+        Some((boxes, _)) => Some(format!("unix://{}", listed::listing(dir.path(), boxes).display())),
+        None => docker::host(),
+    };
+    if let Some(host) = host {
         theirs = theirs.env("DOCKER_HOST", host);
     }
     let ours = world.home.hmz(["get", "envs"]);
     let (a, b) = take_turns(rounds, |_| timed(&ours).0, |_| timed(&theirs).0);
-    compared(name, Unit::Seconds, &a, "docker ps", &b, aim)
+    match listed {
+        Some((_, what)) => compared(name, Unit::Seconds, &a, what, &b, Aim::Told),
+        None => compared(name, Unit::Seconds, &a, "docker ps", &b, Aim::Ratio(1.0)),
+    }
 }
 
 /// What a shell waits for that asks for the rest of a name.
