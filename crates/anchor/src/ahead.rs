@@ -55,6 +55,10 @@ pub(crate) fn descriptors(tid: i32) -> Option<Descriptors> {
     // no leader of its threads, no descriptor
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let own = openat(CWD, format!("/proc/{tid}"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // another thread could change them meanwhile, and have ended when the threads are counted with the rest
+    if !has_one_thread(own.as_fd()) {
+        return None;
+    }
     let count = count(own.as_fd());
     if count.is_some_and(|count| count > MAX_LOOKED_AT) {
         return None;
@@ -108,6 +112,11 @@ fn whole(file: &OwnedFd) -> Option<String> {
 fn beginning(info: &OwnedFd) -> Option<[u8; 64]> {
     let mut bytes = [0; 64];
     rustix::io::read(info, &mut bytes).ok().map(|_| bytes)
+}
+
+/// Whether a process has one thread: the links of its list of them are two more.
+fn has_one_thread(own: BorrowedFd<'_>) -> bool {
+    rustix::fs::statat(own, "task", AtFlags::empty()).is_ok_and(|found| found.st_nlink == 3)
 }
 
 /// How many descriptors are open; `None` where the kernel does not tell (before 6.2).
@@ -228,7 +237,8 @@ mod tests {
         let (around, fds) = (Around::of(tid), descriptors(tid));
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv().is_err());
-        let own = Around::of(rustix::process::getpid().as_raw_nonzero().get());
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let (own, own_fds) = (Around::of(own), descriptors(own));
         drop(end);
         assert!(thread.join().expect("its end"));
         child.kill().and_then(|()| child.wait()).expect("its end");
@@ -241,6 +251,6 @@ mod tests {
             (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
         };
         assert!(same(&told.fds[1].1, &dir.join("out")) && same(&told.fds[2].1, std::path::Path::new("/dev/null")));
-        assert!(own.is_none(), "a process with threads");
+        assert!(own.is_none() && own_fds.is_none(), "a process with threads");
     }
 }

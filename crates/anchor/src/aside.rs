@@ -9,13 +9,16 @@ use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_seta
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+/// No core.
+const NOWHERE: usize = usize::MAX;
+
 /// The thread, as it has itself and as its waker has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Aside {
     thread: Pid,
     /// The cores it may be on.
     allowed: CpuSet,
-    /// Where it ran last.
+    /// Where it waits.
     place: Arc<AtomicUsize>,
     moved: Arc<AtomicBool>,
 }
@@ -24,27 +27,32 @@ impl Aside {
     /// The calling thread. `None` where there is one core for it.
     pub(crate) fn this_thread() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok().filter(|allowed| allowed.count() > 1)?;
-        Some(Self { thread: gettid(), allowed, place: Arc::new(AtomicUsize::new(sched_getcpu())), moved: Arc::default() })
+        Some(Self { thread: gettid(), allowed, place: Arc::new(AtomicUsize::new(NOWHERE)), moved: Arc::default() })
     }
 
-    /// Says where it runs. Called by the thread itself whenever it was woken.
-    pub(crate) fn runs(&self) {
+    /// Says that the thread, which calls this, waits now.
+    pub(crate) fn waits(&self) {
         self.place.store(sched_getcpu(), Ordering::Relaxed);
+    }
+
+    /// Says that the thread, which calls this, was woken.
+    pub(crate) fn runs(&self) {
+        self.place.store(NOWHERE, Ordering::Relaxed);
         if self.moved.swap(false, Ordering::Relaxed) {
             // it is there now
             let _ = sched_setaffinity(None, &self.allowed);
         }
     }
 
-    /// Has it run elsewhere than the caller, who is about to wake it.
+    /// Has it run elsewhere than the caller, who is about to wake it. One that runs is left where it is.
     pub(crate) fn make_way(&self) {
         let here = sched_getcpu();
         if self.place.load(Ordering::Relaxed) == here {
             let mut others = self.allowed;
             others.unset(here);
-            self.moved.store(true, Ordering::Relaxed);
             // where it may not be moved, they take turns
             let _ = sched_setaffinity(Some(self.thread), &others);
+            self.moved.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -61,10 +69,13 @@ mod tests {
         let cores = || sched_getaffinity(None).expect("its cores");
         let thread = std::thread::spawn(move || {
             let own = Aside::this_thread();
+            own.as_ref().inspect(|own| own.waits());
             tell.send(own.clone()).expect("somebody hears");
             let _ = woken.recv();
             let moved = cores();
-            own.inspect(Aside::runs);
+            own.as_ref().inspect(|own| own.runs());
+            // one that runs is left alone
+            own.as_ref().inspect(|own| own.make_way());
             (moved, cores())
         });
         let Some(aside) = told.recv().expect("it says so") else {

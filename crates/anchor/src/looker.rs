@@ -90,10 +90,13 @@ impl Looking<'_> {
 }
 
 fn look_and_begin(asked: &Receiver<Caller>, returns: &Sender<Option<Order>>, aside: Option<&Aside>) {
-    while let Ok(Caller { tid, orders }) = asked.recv() {
-        if let Some(aside) = aside {
-            aside.runs();
-        }
+    let next = || {
+        aside.inspect(|aside| aside.waits());
+        let caller = asked.recv();
+        aside.inspect(|aside| aside.runs());
+        caller
+    };
+    while let Ok(Caller { tid, orders }) = next() {
         let fds = ahead::descriptors(tid);
         let Ok(mut order) = orders.recv() else { continue };
         let (Some(fds), Some(around)) = (fds, order.around.take()) else {
