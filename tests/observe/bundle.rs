@@ -171,7 +171,7 @@ fn of_an_entry_that_cannot_be_read_its_place_is_told_and_no_value() {
         ("exec_env: ['API={}'], no_such: 1", ":3:36: ", "unknown field 'no_such'"),
         ("exec_env: ['{}']", ":3:23: ", "an exec variable is not NAME=VALUE"),
         ("exec_env: ['1A={}']", ":3:23: ", "exec variable '1A=…' is not NAME=VALUE"),
-        ("exec_env: 'API={}'", ":3:22: ", "found a text"),
+        ("exec_env: 'API={}'", ":3:22: ", "expected a list"),
         ("run_args: ['--env', '{}']", ":3:23: ", "run_args: --env is refused: it is not NAME=VALUE"),
         ("run_args: ['{}']", ":3:23: ", "run_args: a word is no argument"),
     ] {

@@ -49,6 +49,8 @@ fn what_docker_fields_refuse() {
         ("{exec_user: '1:'}", "13: gpubox: exec user '1:' is not UID[:GID]".into()),
         ("{exec_user: '4294967295'}", "13: gpubox: exec user '4294967295' is not UID[:GID]".into()),
         ("{exec_env: [A=1, 1A=2]}", "18: gpubox: exec variable '1A=…' is not NAME=VALUE".into()),
+        ("{exec_env: 84736251}", "12: expected a list".into()),
+        ("{exec_env: [{A: 84736251}]}", "13: expected a text".into()),
         ("{exec_env: [A]}", "13: gpubox: an exec variable is not NAME=VALUE".into()),
         (
             "{exec_env: [NVIDIA_VISIBLE_DEVICES=all]}",

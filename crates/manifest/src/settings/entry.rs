@@ -3,6 +3,7 @@
 use super::fields;
 use crate::de::{self, Fault};
 use crate::place::Context;
+use crate::report::At;
 use crate::suggest::suggestion;
 use crate::tree::{Entry, Map, Node, Value};
 use hmz_api::kinds::RuntimeSpec;
@@ -75,16 +76,25 @@ pub(crate) fn runtime_spec(node: &Node, runtime: Option<&RuntimeRef>, context: &
     Err(faults)
 }
 
-/// A fault of what a field is made of, which names the text that was found there, without it where that may be a secret.
+/// A fault of what a field is made of, which names what was found there, without it where that may be a secret.
 fn without_value(mut fault: Fault, node: &Node) -> Fault {
-    const FOUND: &str = "found the text ";
     let place = fault.at;
-    let private = |entry: &Entry| PRIVATE.contains(&entry.key.as_str()) && Some(entry.value.at) == place;
+    let private = |entry: &Entry| PRIVATE.contains(&entry.key.as_str()) && is_in(&entry.value, place);
     let is_private = node.map().is_some_and(|map| map.entries.iter().any(private));
-    if let Some(at) = fault.message.find(FOUND).filter(|_| is_private) {
-        fault.message.replace_range(at.., "found a text");
+    if let Some(at) = fault.message.find(", found ").filter(|_| is_private) {
+        fault.message.truncate(at);
     }
     fault
+}
+
+/// Whether that is the place of something in a value.
+fn is_in(node: &Node, place: Option<At>) -> bool {
+    Some(node.at) == place
+        || match &node.value {
+            Value::Seq(items) => items.iter().any(|item| is_in(item, place)),
+            Value::Map(map) => map.entries.iter().any(|entry| is_in(&entry.value, place)),
+            _ => false,
+        }
 }
 
 fn is_blank(field: &str, node: &Node) -> bool {
