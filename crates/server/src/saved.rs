@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a daemon may take to say what it has.
+/// How long a daemon may take to say what it has, and what its GPUs say.
 const CHECKING: Duration = Duration::from_secs(25);
 
 /// The runtimes of one HMZ_HOME's settings.yaml, and the ways to ask their daemons.
@@ -211,7 +211,8 @@ impl SavedRuntimes {
                 _ => self.docker.probe(&target).await,
             }
         };
-        let mut facts = match tokio::time::timeout(CHECKING, asked).await {
+        let deadline = tokio::time::Instant::now() + CHECKING;
+        let mut facts = match tokio::time::timeout_at(deadline, asked).await {
             Ok(answer) => answer.map_err(|e| unasked(runtime, e))?,
             Err(_) => return Err((CheckState::NoAnswer, format!("it did not answer within {}s", CHECKING.as_secs()))),
         };
@@ -220,7 +221,7 @@ impl SavedRuntimes {
         let lists = !spec.gpus.is_empty() || facts.gpus.as_ref().is_some_and(|ids| !ids.is_empty());
         if lists
             && runtime.backend == Backend::Docker
-            && let Ok(Ok(answers)) = tokio::time::timeout(CHECKING, self.docker.gpus(&target, image)).await
+            && let Ok(Ok(answers)) = tokio::time::timeout_at(deadline, self.docker.gpus(&target, image)).await
         {
             facts.gpu_answers = answers;
         }

@@ -191,16 +191,19 @@ fn shares(text: &mut Exposition, runtimes: &[Resource<Runtime>]) {
         (r.spec.memory.or(r.status.memory).map(memory), r.status.held_memory.map(memory))
     });
     family("hmz_runtime_gpus", "GPUs of a runtime that are held, and that are free.", &|r| {
-        let ids = if r.spec.gpus.is_empty() { &r.status.gpus } else { &r.spec.gpus };
-        (
-            Some(ids.len().saturating_sub(r.status.silent_gpus.len()) as f64),
-            r.status.held_cpus.map(|_| r.status.held_gpus.len() as f64),
-        )
+        let held = r.status.held_gpus.len() as f64;
+        (Some(held + free_gpus(r) as f64), r.status.held_cpus.map(|_| held))
     });
     family("hmz_runtime_containers", "Boxes a runtime has, and how many more it may have where that is limited.", &|r| {
         let most = r.spec.max_containers.or(r.spec.max_tasks).filter(|n| *n > 0);
         (most.map(f64::from), r.status.containers.map(f64::from))
     });
+}
+
+/// How many of those a runtime hands out nobody holds, and answer.
+fn free_gpus(r: &Resource<Runtime>) -> usize {
+    let ids = if r.spec.gpus.is_empty() { &r.status.gpus } else { &r.spec.gpus };
+    ids.iter().filter(|id| !r.status.held_gpus.contains(id) && !r.status.silent_gpus.contains(id)).count()
 }
 
 fn boxes(text: &mut Exposition, counts: &[(Sort, usize)]) {
@@ -213,5 +216,20 @@ fn boxes(text: &mut Exposition, counts: &[(Sort, usize)]) {
     text.family("hmz_boxes", Type::Gauge, "Boxes of environments: waiting, starting, ready, down or deleting.");
     for ((runtime, state), n) in states {
         text.sample(&[("runtime", runtime), ("state", state)], n as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::kinds::{RuntimeSpec, RuntimeStatus};
+
+    #[test]
+    fn a_gpu_that_is_held_and_does_not_answer_is_taken_off_once() {
+        let some = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let mut runtime: Resource<Runtime> =
+            Resource::new("docker:x", RuntimeSpec { gpus: some(&["0", "1", "2"]), ..RuntimeSpec::default() });
+        runtime.status = RuntimeStatus { held_gpus: some(&["1"]), silent_gpus: some(&["1", "2"]), ..RuntimeStatus::default() };
+        assert_eq!(free_gpus(&runtime), 1);
     }
 }
