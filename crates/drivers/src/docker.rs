@@ -99,7 +99,8 @@ pub struct Limits {
     pub hold_age: Duration,
     /// How long one answer of the daemon is waited for; a pull is not bounded.
     pub call: Duration,
-    /// How long a daemon says the same of one box's start before that is taken for an answer.
+    /// How long podman says the same of one box's start before that is taken for an answer. Another daemon's trouble is more often
+    /// its own: of it, twelve times that.
     pub same_words: Duration,
     /// How long a GPU that is asked whether it answers is waited for.
     pub gpu_answers: Duration,

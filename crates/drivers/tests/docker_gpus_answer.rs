@@ -14,6 +14,8 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -71,21 +73,21 @@ impl Machine {
         format!("GPU-{}", self.numbers[n])
     }
 
-    /// Has the daemon list them, each by its number and its uuid.
-    fn list(&self) {
+    /// What lists them, each by its uuid and, where that is said, by its number.
+    fn spec(&self, numbered: bool) -> String {
         let device = |n: usize, name: &str| {
             let mounts =
                 json!([{"hostPath": self.program(n), "containerPath": "/usr/bin/nvidia-smi", "options": ["ro", "bind"]}]);
             json!({"name": name, "containerEdits": {"mounts": mounts}})
         };
-        let both = |n: usize| [device(n, &self.numbers[n]), device(n, &self.uuid(n))];
-        let devices: Vec<_> = (0..self.numbers.len()).flat_map(both).collect();
-        let spec = json!({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}).to_string();
-        std::fs::create_dir_all("/etc/cdi").unwrap();
-        let part = self.programs.path().join("spec");
-        std::fs::write(&part, spec).unwrap();
-        std::fs::copy(&part, self.devices.with_extension("part")).unwrap();
-        std::fs::rename(self.devices.with_extension("part"), &self.devices).unwrap();
+        let numbers = self.numbers.iter().enumerate().filter(|_| numbered).map(|(n, number)| device(n, number));
+        let devices: Vec<_> = (0..self.numbers.len()).map(|n| device(n, &self.uuid(n))).chain(numbers).collect();
+        json!({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}).to_string()
+    }
+
+    /// Has the daemon list them, each by its number and its uuid.
+    fn list(&self) {
+        list(&self.devices, &self.spec(true));
     }
 
     fn driver(&self) -> DockerDriver {
@@ -124,6 +126,13 @@ impl Machine {
     fn probes(&self) -> Vec<String> {
         self.there("{{.Names}}").into_iter().filter(|name| name.starts_with("humanize-gpus-")).collect()
     }
+}
+
+/// Has the daemon list what that says.
+fn list(devices: &Path, spec: &str) {
+    std::fs::create_dir_all("/etc/cdi").unwrap();
+    std::fs::write(devices.with_extension("part"), spec).unwrap();
+    std::fs::rename(devices.with_extension("part"), devices).unwrap();
 }
 
 impl Drop for Machine {
@@ -272,4 +281,107 @@ async fn what_a_dead_process_left_is_removed_once_it_is_old() {
         m.probes().is_empty()
     })
     .await;
+}
+
+/// A box of this corner on the machine, with that share.
+fn boxed(m: &Machine, key: &BoxKey, gpus: &[String]) -> hmz_drivers::BoxSpec {
+    hmz_drivers::BoxSpec { share: Share { gpus: gpus.to_vec(), ..Share::default() }, ..m.corner.spec(key) }
+}
+
+#[tokio::test]
+async fn one_that_was_granted_before_its_other_name_was_known_is_given_back() {
+    let mut m = Machine::with(&[ANSWERS, ANSWERS]).listed().await;
+    let (one, by_number, a, b) = (m.driver(), m.corner.target.clone(), m.corner.key("a"), m.corner.key("b"));
+    assert_eq!(granted(one.admit(&by_number, &[m.wants(&a, 1)]).await.unwrap()), [m.numbers[0].clone()]);
+    // another process calls them by their uuids, and has no image to ask them with yet
+    m.corner.target.spec.gpus = vec![m.uuid(0), m.uuid(1)];
+    let (other, by_uuid) = (m.driver(), m.corner.target.clone());
+    let unasked = Want { image: None, ..m.wants(&b, 1) };
+    let first = granted(other.admit(&by_uuid, &[unasked]).await.unwrap());
+    assert_eq!(first, [m.uuid(0)]);
+    let error = other.start(&by_uuid, &boxed(&m, &b, &first)).await.unwrap_err();
+    assert!(matches!(error, DriverError::Transient(_)), "{error}");
+    let words = format!("{}: GPU {} is held by ", by_uuid.runtime.at(), m.uuid(0));
+    assert!(error.to_string().starts_with(&words), "{error}");
+    // its admission anew knows
+    let second = granted(other.admit(&by_uuid, &[m.wants(&b, 1)]).await.unwrap());
+    assert_eq!(second, [m.uuid(1)]);
+    other.start(&by_uuid, &boxed(&m, &b, &second)).await.unwrap();
+    one.start(&by_number, &boxed(&m, &a, &[m.numbers[0].clone()])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_between_the_question_and_the_lock_is_asked_too() {
+    let mut m = Machine::with(&[ANSWERS, ANSWERS]).listed().await;
+    // until then nothing says that they have numbers
+    let (both, devices, numbers) = (m.spec(true), m.devices.clone(), m.numbers.clone());
+    list(&m.devices, &m.spec(false));
+    common::until("the numbers are gone", async || {
+        !m.driver().probe(&m.corner.target).await.unwrap().gpu_names.contains(&numbers[0])
+    })
+    .await;
+    let (by_number, a, b) = (m.corner.target.clone(), m.corner.key("a"), m.corner.key("b"));
+    let wants = Want { image: None, ..m.wants(&a, 1) };
+    let (came, handle) = (AtomicBool::new(false), tokio::runtime::Handle::current());
+    let identity = m.corner.identity();
+    let between = common::between_at(&m.corner, m.endpoint.trim_start_matches("unix://"), move |request| {
+        let is_lock = request.starts_with("POST ") && request.contains("hmz-admission-lock");
+        if !is_lock || came.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        list(&devices, &both);
+        let began = std::time::Instant::now();
+        handle.block_on(async {
+            let driver = || DockerDriver::new(identity.clone());
+            let admitted = driver().admit(&by_number, std::slice::from_ref(&wants)).await.unwrap();
+            assert_eq!(granted(admitted), [numbers[0].clone()]);
+            // what a daemon has is good for five seconds
+            common::until("they are listed, and that is looked at again", async || {
+                let listed = driver().probe(&by_number).await.unwrap().gpu_names.contains(&numbers[0]);
+                listed && began.elapsed() > Duration::from_secs(5)
+            })
+            .await;
+        });
+    });
+    m.corner.target.spec.endpoint = format!("unix://{between}").parse().unwrap();
+    m.corner.target.spec.gpus = vec![m.uuid(0), m.uuid(1)];
+    let by_uuid = m.corner.target.clone();
+    assert_eq!(granted(m.driver().admit(&by_uuid, &[m.wants(&b, 1)]).await.unwrap()), [m.uuid(1)]);
+}
+
+#[tokio::test]
+async fn a_hold_does_not_age_out_while_its_gpus_are_asked() {
+    let m = Machine::with(&[HANGS]).listed().await;
+    let ages = Limits { hold_age: Duration::from_secs(6), gpu_answers: Duration::from_secs(9), ..Limits::default() };
+    let (driver, target, key) = (m.limits(ages), &m.corner.target, m.corner.key("box"));
+    let unasked = Want { image: None, ..m.wants(&key, 1) };
+    assert_eq!(granted(driver.admit(target, &[unasked]).await.unwrap()), m.numbers);
+    driver.start(target, &boxed(&m, &key, &m.numbers)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_room_asks_nobody() {
+    let mut m = Machine::with(&[ANSWERS]).listed().await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (daemon, count) = (m.endpoint.trim_start_matches("unix://").to_owned(), Arc::clone(&asked));
+    let between = common::between_at(&m.corner, &daemon, move |request| {
+        let asks = request.starts_with("POST ") && request.contains("/containers/create?name=humanize-gpus-");
+        count.fetch_add(usize::from(asks), Ordering::SeqCst);
+    });
+    m.corner.target.spec.endpoint = format!("unix://{between}").parse().unwrap();
+    let (target, driver) = (&m.corner.target, m.limits(Limits { gpus_known: Duration::ZERO, ..Limits::default() }));
+    let (a, b) = (m.corner.key("a"), m.corner.key("b"));
+    assert_eq!(granted(driver.admit(target, &[m.wants(&a, 1)]).await.unwrap()), m.numbers);
+    short(driver.admit(target, &[m.wants(&b, 1)]).await.unwrap());
+    let before = asked.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        short(driver.admit(target, &[m.wants(&b, 1)]).await.unwrap());
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), before);
+    // who waits for one that is silent hears whether it still is
+    driver.remove(target, &a).await.unwrap();
+    m.says(0, DEAD);
+    short(driver.admit(target, &[m.wants(&b, 1)]).await.unwrap());
+    m.says(0, ANSWERS);
+    assert_eq!(granted(driver.admit(target, &[m.wants(&b, 1)]).await.unwrap()), m.numbers);
 }

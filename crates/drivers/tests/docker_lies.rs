@@ -47,7 +47,10 @@ fn play_whole(c: &Corner, answers: impl Fn(&str) -> Option<&'static str> + Send 
                             _ if body.contains("already in use") => "409 Conflict",
                             _ => "200 OK",
                         };
-                        let head = format!("HTTP/1.1 {status}\r\nApi-Version: 1.41\r\nContent-Length: {}\r\n\r\n", body.len());
+                        // only where ages matter
+                        let date = if body.contains("/humanize-gpus-") { "Date: Tue, 01 Dec 2026 00:00:00 GMT\r\n" } else { "" };
+                        let head =
+                            format!("HTTP/1.1 {status}\r\nApi-Version: 1.41\r\n{date}Content-Length: {}\r\n\r\n", body.len());
                         let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
                     }
                     None => std::future::pending().await,
@@ -306,4 +309,40 @@ async fn a_young_lock_is_removed_by_its_id_when_its_process_has_ended() {
     let (answer, seen) = asked_for_the_lock(&mark).await;
     assert!(matches!(answer, Err(DriverError::Unreachable { .. })), "{answer:?}");
     assert!(seen.iter().any(|r| r.starts_with("DELETE ") && r.contains("/containers/lock1?")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_asks_a_gpu_and_cannot_be_killed_holds_nobody_up_and_stays_alone() {
+    let mut c = at("d.sock");
+    c.target.spec.gpus = vec!["0".into(), "1".into()];
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    play_whole(&c, move |request| {
+        let (method, path) = request.split_once(' ').unwrap_or_default();
+        let path = path.split(' ').next().unwrap_or_default();
+        match path {
+            "/_ping" => Some("OK"),
+            _ if method == "DELETE" && path.contains("/containers/stuck") => None,
+            _ if path.ends_with("/info") => Some(r#"{"ServerVersion": "28.5.2", "NCPU": 1, "MemTotal": 1}"#),
+            _ if path.contains("/containers/json") => Some(
+                r#"[{"Id": "stuck", "Names": ["/humanize-gpus-1"], "State": "running", "Created": 1,
+                "Labels": {"humanize": "1", "hmz.purpose": "probe", "hmz.asks": "0"}}]"#,
+            ),
+            _ if path.contains("/containers/create") => {
+                count.fetch_add(1, Ordering::SeqCst);
+                Some(r#"{"Id": "n"}"#)
+            }
+            _ if path.ends_with("/wait") => Some(r#"{"StatusCode": 6}"#),
+            _ if path.contains("/logs") => Some("No devices were found"),
+            _ => Some("{}"),
+        }
+    });
+    let driver = c.with_limits(Limits { gpu_answers: Duration::from_secs(1), ..Limits::default() });
+    for image in ["a:1", "b:1", "a:1"] {
+        let answers = tokio::time::timeout(common::HANG, driver.gpus(&c.target, image)).await.expect("it is bounded").unwrap();
+        assert_eq!(answers.silent, ["1".to_owned()].into());
+    }
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    // nor does a sweep wait for it
+    tokio::time::timeout(common::HANG, driver.tidy(&c.target)).await.expect("it is bounded").unwrap();
 }

@@ -25,8 +25,13 @@ use uuid::Uuid;
 /// How old anybody's hold gets before it is removed, by the daemon's clock: its owner is not coming back.
 const LITTER: Duration = Duration::from_secs(600);
 
+/// How often those are asked that were not there to ask when the lock was not held.
+const ROUNDS: usize = 8;
+
 enum Inside {
     Done(Admitted),
+    /// Somebody holds a GPU by a number that may be another word for one of ours.
+    Unasked,
     /// The lock was taken over meanwhile.
     Lost,
 }
@@ -38,26 +43,45 @@ enum Inside {
 pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, DriverError> {
     let with_gpus = wants.iter().any(|w| w.gpus.is_some_and(|n| n > 0));
     let mut total = session.total(with_gpus).await?;
-    if with_gpus {
-        // that takes seconds, and nobody waits for it who wants none
-        total.gpus.answers = gpus::ask::of_wants(session, &total.gpus.ids, wants).await?;
+    for _ in 0..ROUNDS {
+        let mut asked = None;
+        if with_gpus {
+            // who waits for room asks nobody: those that are silent alone would not be the reason
+            if let Some(short) = is_short(session, &total, wants, true).await? {
+                return Ok(Admitted::Short(short));
+            }
+            // that takes seconds, and nobody waits for it who wants none
+            (total.gpus.answers, asked) = gpus::ask::of_wants(session, &total.gpus.ids, wants).await?;
+        }
+        if let Some(admitted) = admitted(session, &total, asked.as_deref(), wants).await? {
+            return Ok(admitted);
+        }
     }
-    let total = total;
+    Err(DriverError::Transient(format!("{}: its GPUs are taken by other names faster than they are asked", session.at())))
+}
+
+/// Admits a gang, by what is known of the GPUs; `asked` are those that were asked. `None`: there is another to ask.
+async fn admitted(
+    session: &Session<'_>,
+    total: &capacity::Total,
+    asked: Option<&[String]>,
+    wants: &[Want],
+) -> Result<Option<Admitted>, DriverError> {
     // while there is no room, those who wait for it do not crowd the lock: a look tells each of them
-    if let Some(short) = is_short(session, &total, wants).await? {
-        return Ok(Admitted::Short(short));
+    if let Some(short) = is_short(session, total, wants, false).await? {
+        return Ok(Some(Admitted::Short(short)));
     }
     // nor do those of this process stand in each other's way
     let turn = tokio::time::timeout(session.limits.call, session.shared.admitting.lock()).await;
     let _turn = turn.map_err(|_| busy(session))?;
-    if let Some(short) = is_short(session, &total, wants).await? {
-        return Ok(Admitted::Short(short));
+    if let Some(short) = is_short(session, total, wants, false).await? {
+        return Ok(Some(Admitted::Short(short)));
     }
     let began = Instant::now();
     loop {
         let lock = take_lock(session, began).await?;
         failpoint::pass("docker.lock");
-        let inside = critical(session, &lock, &total, wants).await;
+        let inside = critical(session, &lock, total, asked, wants).await;
         failpoint::pass("docker.admitted");
         let released = session.remove_id(&lock).await;
         failpoint::pass("docker.released");
@@ -68,8 +92,9 @@ pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, Dr
                     tracing::warn!("the admission lock is left to age out: {e}");
                 }
                 session.shared.is_full.store(matches!(admitted, Admitted::Short(_)), Ordering::Relaxed);
-                return Ok(admitted);
+                return Ok(Some(admitted));
             }
+            Inside::Unasked => return released.map(|()| None),
             Inside::Lost if began.elapsed() > session.limits.call => return Err(busy(session)),
             Inside::Lost => {}
         }
@@ -77,8 +102,14 @@ pub async fn admit(session: &Session<'_>, wants: &[Want]) -> Result<Admitted, Dr
 }
 
 /// What is short for a gang that there is no room for now, where the last one found none: then nothing is made, and so nothing
-/// is locked. `None` where it may fit, and where it has holds that have to go.
-async fn is_short(session: &Session<'_>, total: &capacity::Total, wants: &[Want]) -> Result<Option<Shortage>, DriverError> {
+/// is locked. `None` where it may fit, and where it has holds that have to go; with `hoping`, also where it would if every GPU
+/// answered.
+async fn is_short(
+    session: &Session<'_>,
+    total: &capacity::Total,
+    wants: &[Want],
+    hoping: bool,
+) -> Result<Option<Shortage>, DriverError> {
     if !session.shared.is_full.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -91,10 +122,19 @@ async fn is_short(session: &Session<'_>, total: &capacity::Total, wants: &[Want]
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
     let held = labels::held(listed, all.now, age, session.provider(), &keys);
     let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, listed, all.now, want)).collect();
-    Ok(capacity::grant(&session.at(), total, &held, wants, &had).err())
+    let short = |total: &capacity::Total| capacity::grant(&session.at(), total, &held, wants, &had).err();
+    let mut hoped = total.clone();
+    hoped.gpus.answers.silent.clear();
+    Ok(short(total).filter(|_| !hoping || short(&hoped).is_some()))
 }
 
-async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wants: &[Want]) -> Result<Inside, DriverError> {
+async fn critical(
+    session: &Session<'_>,
+    lock: &str,
+    total: &capacity::Total,
+    asked: Option<&[String]>,
+    wants: &[Want],
+) -> Result<Inside, DriverError> {
     let all = session.all().await?;
     let (listed, now, age) = (&all.boxes, all.now, session.limits.hold_age);
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
@@ -103,6 +143,10 @@ async fn critical(session: &Session<'_>, lock: &str, total: &capacity::Total, wa
         listed.iter().filter(move |l| l.key.as_ref().is_some_and(|k| is_same_box(k, &key)))
     };
     let held = labels::held(listed, now, age, session.provider(), &keys);
+    let gpus_held = held.iter().flat_map(|h| &h.gpus);
+    if asked.is_some_and(|asked| gpus::is_unasked(&total.gpus.ids, gpus_held, &total.gpus.answers, asked)) {
+        return Ok(Inside::Unasked);
+    }
     // what is removed once the answer stands: holds left behind long ago, and ours that no longer stand for anything
     let litter = |l: &&Listed| l.purpose == Purpose::Hold && !l.counts(now, LITTER.max(age));
     let mut obsolete: Vec<&Listed> = listed.iter().filter(litter).collect();

@@ -3,7 +3,7 @@
 pub mod answers;
 pub mod ask;
 
-use crate::gpus::{CDI, bare, is_number};
+use crate::gpus::{CDI, GpuAnswers, bare, is_number};
 use serde_json::{Value, json};
 
 /// What stands for every GPU in a label and in a list.
@@ -48,6 +48,18 @@ pub fn number_again<'a>(ids: &[String], held: impl Iterator<Item = &'a String>, 
         }
     }
     all
+}
+
+/// Whether one of those held is a number that may be another word for one of those handed out, and it is neither known which nor
+/// was it asked.
+pub fn is_unasked<'a>(
+    ids: &[String],
+    mut held: impl Iterator<Item = &'a String>,
+    answers: &GpuAnswers,
+    asked: &[String],
+) -> bool {
+    let is_known = |id: &String| answers.uuids.contains_key(bare(id)) || asked.iter().any(|one| bare(one) == bare(id));
+    !ids.iter().all(|id| is_number(id)) && held.any(|id| is_number(id) && !is_known(id))
 }
 
 /// The GPUs a daemon lists: NVIDIA's devices of the container device interface, by number where any has one (each is listed by
@@ -104,6 +116,10 @@ mod tests {
         let held = some(&["0", "7", "GPU-c", "all"]);
         assert_eq!(number_again(&some(&["GPU-a", "GPU-b"]), held.iter(), &info), ["GPU-a", "GPU-b", "0", "7"]);
         assert_eq!(number_again(&some(&["0", "1"]), held.iter(), &info), ["0", "1"]);
+        let answers = GpuAnswers { uuids: [("7".to_owned(), "GPU-b".to_owned())].into(), ..GpuAnswers::default() };
+        let unasked = |ids: &[&str], asked: &[&str]| is_unasked(&some(ids), held.iter(), &answers, &some(asked));
+        assert!(unasked(&["GPU-a"], &["GPU-a"]) && !unasked(&["GPU-a"], &["GPU-a", "nvidia.com/gpu=0"]));
+        assert!(!unasked(&["0", "1"], &[]));
     }
 
     #[test]

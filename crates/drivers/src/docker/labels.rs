@@ -23,6 +23,8 @@ pub const HOLDER: &str = "hmz.holder";
 pub const ATTACHED: &str = "hmz.attached";
 /// The directories in it that are ours, a line each.
 pub const ATTACHED_DIRS: &str = "hmz.attached.dirs";
+/// The GPU that a container asks.
+pub const ASKS: &str = "hmz.asks";
 /// Which process that is; see [`Holder`].
 pub const PROCESS: &str = "hmz.holder.process";
 
@@ -72,11 +74,12 @@ pub fn write_lock(who: &DockerIdentity, holder: &str) -> Map<String, Value> {
     map
 }
 
-/// Labels of a container that asks a GPU whether it answers.
-pub fn write_probe(who: &DockerIdentity, provider: &str) -> Map<String, Value> {
+/// Labels of a container that asks a GPU whether it answers. As of the lock, none names a runtime: whoever counts a runtime's boxes
+/// by that counts it not.
+pub fn write_probe(who: &DockerIdentity, gpu: &str) -> Map<String, Value> {
     let mut map = common(who, "probe");
     map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
-    map.insert(labels::PROVIDER.to_owned(), provider.into());
+    map.insert(ASKS.to_owned(), gpu.into());
     map
 }
 
@@ -109,6 +112,8 @@ pub struct Listed {
     pub attached: Option<String>,
     /// The directories in that one which are ours.
     pub attached_dirs: Vec<String>,
+    /// The GPU that it asks.
+    pub asks: Option<String>,
     /// What is mounted as the guest's binary.
     pub program: Option<PathBuf>,
     /// Whether labels of ours are on it at all.
@@ -193,6 +198,7 @@ impl Listed {
             holder: text(map, PROCESS).and_then(|t| t.parse().ok()),
             attached: text(map, ATTACHED).map(str::to_owned),
             attached_dirs: text(map, ATTACHED_DIRS).map(|t| t.lines().map(str::to_owned).collect()).unwrap_or_default(),
+            asks: text(map, ASKS).map(str::to_owned),
             program: None,
             labelled_by_us: are_ours(map),
         }
@@ -324,6 +330,15 @@ mod tests {
         let read = read.labels;
         assert_eq!((read.purpose, read.key, read.run), (Purpose::Box, Some(key(1)), run));
         assert_eq!((read.share, read.provider.as_str(), read.host.as_str()), (share(), "here", "vm"));
+    }
+
+    #[test]
+    fn what_asks_a_gpu_is_no_box_of_a_runtime() {
+        let map = write_probe(&identity(), "GPU-a");
+        assert!(!map.contains_key(labels::PROVIDER) && !map.contains_key(labels::GPUS));
+        let probe = entry(&names::of_probe(), "running", 0, map);
+        assert_eq!((probe.purpose, probe.asks.as_deref()), (Purpose::Probe, Some("GPU-a")));
+        assert!(!probe.counts(None, Duration::from_secs(60)));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Start and removal of a box. Each may be cancelled anywhere and repeated: what is there is looked at, not remembered.
 
 use super::api::{Fault, encoded};
-use super::labels::Listed;
+use super::capacity::Held;
+use super::labels::{self, Listed};
+use super::listing::Listing;
 use super::session::Session;
 use super::site::{self, Site};
 use super::way::Way;
@@ -132,20 +134,58 @@ async fn create(session: &Session<'_>, spec: &BoxSpec, site: &Site, name: &str) 
     }
 }
 
-/// Sees that no GPU of a share is known not to answer: when it was granted, its image may not have been there to ask with, or that
-/// was long ago.
+/// Sees that no GPU of a share is known not to answer, or is another's by its other name: when it was granted, its image may not have
+/// been there to ask with, or that was long ago.
 ///
 /// # Errors
-/// One does not, which its admission anew will know, or the daemon does not answer.
+/// One is, which its admission anew will know, its share is no longer held, or the daemon does not answer.
 async fn gpus_answer(session: &Session<'_>, spec: &BoxSpec) -> Result<(), DriverError> {
     if spec.share.gpus.is_empty() {
         return Ok(());
     }
-    let answers = gpus::ask::of_ids(session, &spec.share.gpus, &spec.image).await?;
+    let others = |all: &Listing| labels::held(&all.boxes, all.now, session.limits.hold_age, session.provider(), &[&spec.key]);
+    let (machine, all) = (session.machine().await?, session.all().await?);
+    let held = others(&all);
+    let ids = gpus::number_again(&spec.share.gpus, held.iter().flat_map(|h| &h.gpus), &machine.info);
+    let answers = kept_young(session, &spec.key, gpus::ask::of_ids(session, &ids, &spec.image)).await?;
     let silent: Vec<&str> = spec.share.gpus.iter().map(String::as_str).filter(|id| answers.is_silent(id)).collect();
-    match in_words(&silent) {
-        None => Ok(()),
-        Some(words) => Err(DriverError::Transient(format!("{}: {words}", session.at()))),
+    if let Some(words) = in_words(&silent) {
+        return Err(DriverError::Transient(format!("{}: {words}", session.at())));
+    }
+    // those who came while they were asked go by what is known now, or see this one's hold in their turn
+    for other in others(&*session.all().await?) {
+        let is_twin = |id: &&String| other.gpus.iter().any(|theirs| answers.same(theirs) == answers.same(id));
+        if let Some(id) = spec.share.gpus.iter().find(is_twin) {
+            let (at, Held { name, host, .. }) = (session.at(), &other);
+            return Err(DriverError::Transient(format!("{at}: GPU {id} is held by {name} on {host}")));
+        }
+    }
+    Ok(())
+}
+
+/// Does something that may take long while the hold of a box is kept from ageing out.
+///
+/// # Errors
+/// What that fails with, or that the hold has aged out.
+async fn kept_young<T>(
+    session: &Session<'_>,
+    key: &BoxKey,
+    work: impl Future<Output = Result<T, DriverError>>,
+) -> Result<T, DriverError> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let renewed = async {
+            tokio::time::sleep(session.limits.hold_age / 3).await;
+            admission::renew(session, std::slice::from_ref(key)).await
+        };
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            // a daemon that does not answer now may do so before it ages out
+            renewed = renewed => if let Err(e @ DriverError::Transient(_)) = renewed {
+                return Err(e);
+            },
+        }
     }
 }
 
@@ -209,7 +249,7 @@ fn could_not_start(session: &Session<'_>, spec: &BoxSpec, fault: Fault) -> Drive
             image::could_not_start(&session.api, &spec.image, &words)
         }
         // a daemon in trouble may do better later; what it says of the request itself stays so
-        Fault::Said(500.., words) if !session.shared.troubles.stays(&spec.key, &words, session.limits.same_words) => {
+        Fault::Said(500.., words) if !session.shared.troubles.stays(&spec.key, &words, session.same_words()) => {
             DriverError::Transient(image::could_not_start(&session.api, &spec.image, &words).to_string())
         }
         Fault::Said(_, words) => image::could_not_start(&session.api, &spec.image, &words),

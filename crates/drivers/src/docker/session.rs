@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// ask them for their versions. Several pieces of one start need it, and every event of a container has the runtime looked at.
 const FRESH: Duration = Duration::from_secs(5);
 
+/// How many times longer the same words of another daemon than podman are taken for trouble of its own.
+const ELSEWHERE: u32 = 12;
+
 /// How often a listing is asked for at most, where containers go away while it is made.
 const LOOKS: usize = 50;
 
@@ -187,6 +190,13 @@ impl Session<'_> {
             Some(known) => Ok(known),
             None => self.info().await,
         }
+    }
+
+    /// How long the daemon says the same of one box's start before that is taken for an answer. Podman says most of what it refuses
+    /// as if it were in trouble; of any other, what it says so is more often trouble that passes, and a refusal is final.
+    pub fn same_words(&self) -> Duration {
+        let podman = self.machine.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|machine| machine.podman);
+        if podman { self.limits.same_words } else { self.limits.same_words * ELSEWHERE }
     }
 
     /// What the daemon has, as of a moment ago at most.

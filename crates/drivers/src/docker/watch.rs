@@ -41,7 +41,7 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
                     Ok(Some(event)) if !marks.concerned(&event) => {}
                     Ok(Some(event)) => {
                         endings.note(&event);
-                        return Some((Ok(told(&event)), Some((lines, marks))));
+                        return Some((Ok(marks.told(&event)), Some((lines, marks))));
                     }
                     Ok(None) => return broken("it ended its events"),
                     Err(Fault::Silent(why) | Fault::Said(_, why)) => return broken(&why),
@@ -50,12 +50,6 @@ pub async fn events(session: &Session<'_>, endings: &Endings) -> Result<BoxEvent
         }
     });
     Ok(stream.boxed())
-}
-
-/// What is told of an event. Labels that were copied name the environment they were copied from, which then looks for nothing.
-fn told(event: &Value) -> BoxEvent {
-    let uid = event.pointer("/Actor/Attributes").and_then(|all| all.get(ENV_UID)).and_then(Value::as_str);
-    uid.and_then(|uid| uid.parse().ok()).map_or(BoxEvent::Any, BoxEvent::Of)
 }
 
 /// The marks there are, and the containers they stand in for environments in.
@@ -67,13 +61,27 @@ impl Marks {
         Self(listed.iter().filter_map(|one| Some((one.id.clone(), one.attached.clone()?))).collect())
     }
 
-    /// Whether an event is of a container with our labels, or of one that such a mark names. Locks come and go with each admission
-    /// and change nothing a controller looks at.
+    /// Whether one names the container that an event is of.
+    fn name(&self, event: &Value) -> bool {
+        let id = event.pointer("/Actor/ID").and_then(Value::as_str);
+        id.is_some_and(|id| self.0.values().any(|attached| attached == id))
+    }
+
+    /// What is told of an event. Labels that were copied name the environment they were copied from, which then looks for nothing,
+    /// but what they are on may be one that environments are in.
+    fn told(&self, event: &Value) -> BoxEvent {
+        let uid = event.pointer("/Actor/Attributes").and_then(|all| all.get(ENV_UID)).and_then(Value::as_str);
+        let uid = uid.and_then(|uid| uid.parse().ok()).filter(|_| !self.name(event));
+        uid.map_or(BoxEvent::Any, BoxEvent::Of)
+    }
+
+    /// Whether an event is of a container with our labels, or of one that such a mark names. Locks come and go with each admission,
+    /// and so does what asks GPUs: they change nothing a controller looks at, and who waits for room would be woken to ask again.
     fn concerned(&mut self, event: &Value) -> bool {
         let id = event.pointer("/Actor/ID").and_then(Value::as_str).unwrap_or_default();
         let attribute = |name: &str| event.pointer("/Actor/Attributes").and_then(|a| a.get(name)).and_then(Value::as_str);
         if attribute(UID).is_none() {
-            return self.0.values().any(|attached| attached == id);
+            return self.name(event);
         }
         let action = event.get("Action").or_else(|| event.get("status")).and_then(Value::as_str);
         match (attribute(ATTACHED), action) {
@@ -81,7 +89,7 @@ impl Marks {
             (Some(attached), _) => drop(self.0.insert(id.to_owned(), attached.to_owned())),
             (None, _) => {}
         }
-        attribute(PURPOSE) != Some("lock")
+        !matches!(attribute(PURPOSE), Some("lock" | "probe")) || self.name(event)
     }
 }
 
@@ -93,10 +101,13 @@ mod tests {
     fn an_event_says_whose_box_it_is_of_where_that_is_known() {
         let uid = uuid::Uuid::from_u128(7);
         let event = |attributes: Value| json!({"Action": "die", "Actor": {"ID": "c", "Attributes": attributes}});
-        assert_eq!(told(&event(json!({UID: "7", ENV_UID: uid.to_string()}))), BoxEvent::Of(uid));
-        assert_eq!(told(&event(json!({UID: "7", ENV_UID: "none"}))), BoxEvent::Any);
-        // one that is not ours, and that environments are in
-        assert_eq!(told(&event(json!({"name": "db"}))), BoxEvent::Any);
+        let ours = event(json!({UID: "7", ENV_UID: uid.to_string()}));
+        assert_eq!(Marks::default().told(&ours), BoxEvent::Of(uid));
+        assert_eq!(Marks::default().told(&event(json!({UID: "7", ENV_UID: "none"}))), BoxEvent::Any);
+        // one that is not ours, and that environments are in, be it of an image that was made from a box
+        let marks = Marks([("m".to_owned(), "c".to_owned())].into());
+        assert_eq!(marks.told(&event(json!({"name": "db"}))), BoxEvent::Any);
+        assert_eq!(marks.told(&ours), BoxEvent::Any);
     }
 
     #[test]
@@ -111,6 +122,8 @@ mod tests {
         assert!(marks.concerned(&die) && !marks.concerned(&event("die", "other", json!({}))));
         assert!(marks.concerned(&event("destroy", "m1", mark.clone())) && marks.concerned(&die));
         assert!(marks.concerned(&event("remove", "m2", mark)) && !marks.concerned(&die));
-        assert!(!marks.concerned(&event("create", "l", json!({UID: "7", PURPOSE: "lock"}))));
+        for purpose in ["lock", "probe"] {
+            assert!(!marks.concerned(&event("create", "l", json!({UID: "7", PURPOSE: purpose}))), "{purpose}");
+        }
     }
 }

@@ -223,13 +223,18 @@ pub fn between(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> Strin
 
 /// The same, and `seen` is given the first request of each connection whole.
 pub fn between_requests(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static) -> String {
+    between_at(c, "/var/run/docker.sock", seen)
+}
+
+/// The same, with the daemon at that socket.
+pub fn between_at(c: &Corner, daemon: &str, seen: impl Fn(&str) + Send + Sync + 'static) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
     let path = c.dir.path().join("between.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
-    let seen = Arc::new(seen);
+    let (seen, daemon) = (Arc::new(seen), daemon.to_owned());
     tokio::spawn(async move {
         while let Ok((mut here, _)) = listener.accept().await {
-            let seen = Arc::clone(&seen);
+            let (seen, daemon) = (Arc::clone(&seen), daemon.clone());
             tokio::spawn(async move {
                 let (mut all, mut part) = (Vec::new(), vec![0; 65536]);
                 while !is_whole(&all) {
@@ -241,7 +246,7 @@ pub fn between_requests(c: &Corner, seen: impl Fn(&str) + Send + Sync + 'static)
                 }
                 let text = String::from_utf8_lossy(&all).into_owned();
                 tokio::task::spawn_blocking(move || seen(&text)).await.unwrap();
-                let mut there = tokio::net::UnixStream::connect("/var/run/docker.sock").await.unwrap();
+                let mut there = tokio::net::UnixStream::connect(&daemon).await.unwrap();
                 there.write_all(&all).await.unwrap();
                 let _ = copy_bidirectional(&mut here, &mut there).await;
             });

@@ -47,14 +47,14 @@ impl Heard {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    heard: Heard,
+    /// Whether it was silent when it was asked last, and when that was. `None`: that could not be found out, or never was asked.
+    silent: Option<(bool, Instant)>,
+    /// What it was asked with since and could not be found out, and when.
+    unknown: HashMap<String, Instant>,
     /// The uuid of one that was asked by its number, now or before.
     uuid: Option<String>,
-    /// What it was asked with.
-    with: String,
-    at: Instant,
 }
 
 /// What was heard of the GPUs of a daemon, by id.
@@ -73,8 +73,11 @@ impl Known {
     /// Those of `ids`, each once, of which nothing was heard that is younger than `age`. That it could not be found out with one
     /// thing says nothing of another: `with` is what they would be asked with.
     pub fn stale(&self, ids: &[String], with: &str, age: Duration) -> Vec<String> {
-        let entries = self.entries();
-        let holds = |e: &Entry| e.at.elapsed() < age && (e.heard != Heard::Unknown || e.with == with);
+        let mut entries = self.entries();
+        for entry in entries.values_mut() {
+            entry.unknown.retain(|_, at| at.elapsed() < age);
+        }
+        let holds = |e: &Entry| e.unknown.contains_key(with) || e.silent.is_some_and(|(_, at)| at.elapsed() < age);
         let mut stale: Vec<String> = Vec::new();
         for id in ids {
             let is_there = stale.iter().any(|there| bare(there) == bare(id));
@@ -88,13 +91,30 @@ impl Known {
     /// Takes in what was heard of one.
     pub fn note(&self, id: &str, with: &str, heard: Heard) {
         let mut entries = self.entries();
-        let before = entries.remove(bare(id)).and_then(|e| e.uuid);
-        let uuid = match &heard {
+        let (entry, now) = (entries.entry(bare(id).to_owned()).or_default(), Instant::now());
+        let is_silent = heard == Heard::Silent;
+        match heard {
+            Heard::Unknown => {
+                entry.silent = None;
+                entry.unknown.insert(with.to_owned(), now);
+                return;
+            }
             // of a part of a GPU it is the whole one's
-            Heard::Answers(uuid) => uuid.clone().filter(|_| is_number(id)),
-            Heard::Silent | Heard::Unknown => before,
-        };
-        entries.insert(bare(id).to_owned(), Entry { heard, uuid, with: with.to_owned(), at: Instant::now() });
+            Heard::Answers(Some(uuid)) if is_number(id) => entry.uuid = Some(uuid),
+            Heard::Answers(_) | Heard::Silent => {}
+        }
+        entry.silent = Some((is_silent, now));
+        entry.unknown.clear();
+    }
+
+    /// One cannot be asked now: what was heard last stands, as if it had been heard again.
+    pub fn keep(&self, id: &str, with: &str) {
+        let mut entries = self.entries();
+        let (entry, now) = (entries.entry(bare(id).to_owned()).or_default(), Instant::now());
+        match &mut entry.silent {
+            Some((_, at)) => *at = now,
+            None => drop(entry.unknown.insert(with.to_owned(), now)),
+        }
     }
 
     /// Forgets everything.
@@ -106,7 +126,7 @@ impl Known {
     pub fn answers(&self) -> GpuAnswers {
         let mut answers = GpuAnswers::default();
         for (id, entry) in self.entries().iter() {
-            if entry.heard == Heard::Silent {
+            if entry.silent.is_some_and(|(silent, _)| silent) {
                 answers.silent.insert(id.clone());
             }
             if let Some(uuid) = &entry.uuid {
@@ -148,9 +168,28 @@ mod tests {
         known.note("2", "a", Heard::Unknown);
         assert_eq!(known.stale(&ids, "a", age), [] as [&str; 0]);
         assert_eq!(known.stale(&ids, "b", age), ["2"]);
+        // nor does the one take the place of the other
+        known.note("2", "b", Heard::Unknown);
+        for with in ["a", "b"] {
+            assert_eq!(known.stale(&ids, with, age), [] as [&str; 0], "{with}");
+        }
+        assert_eq!(known.stale(&ids, "c", age), ["2"]);
         assert_eq!(known.stale(&ids, "a", Duration::ZERO), ["0", "1", "2"]);
         known.forget();
         assert_eq!(known.answers(), GpuAnswers::default());
+    }
+
+    #[test]
+    fn of_one_that_cannot_be_asked_what_was_heard_last_stands() {
+        let (known, age) = (Known::default(), Duration::from_secs(300));
+        known.note("0", "a", Heard::Silent);
+        let ids: Vec<String> = ["0", "1"].map(Into::into).into();
+        for id in &ids {
+            known.keep(id, "a");
+        }
+        assert_eq!(known.stale(&ids, "a", age), [] as [&str; 0]);
+        assert_eq!(known.stale(&ids, "b", age), ["1"]);
+        assert_eq!(known.answers().silent, ["0".to_owned()].into());
     }
 
     #[test]
@@ -160,7 +199,9 @@ mod tests {
         known.note("0:1", "a", uuid("GPU-a"));
         known.note("GPU-b", "a", uuid("GPU-b"));
         assert_eq!(known.answers().uuids, [("0".to_owned(), "GPU-a".to_owned())].into());
-        // that it does not answer any more changes nothing about that
+        // that it does not answer any more, or not alone, changes nothing about that
+        known.note("0", "a", Heard::Answers(None));
+        assert_eq!(known.answers().same("0"), "GPU-a");
         known.note("0", "a", Heard::Silent);
         let answers = known.answers();
         assert!(answers.is_silent("0") && answers.is_silent("GPU-a") && !answers.is_silent("GPU-b"));

@@ -8,10 +8,11 @@ use super::{number_again, requests};
 use crate::docker::api::{Api, encoded};
 use crate::docker::container::over;
 use crate::docker::labels::{self, Listed};
+use crate::docker::listing::Listing;
 use crate::docker::session::{Machine, Session};
 use crate::docker::{image, names};
 use crate::error::DriverError;
-use crate::gpus::GpuAnswers;
+use crate::gpus::{GpuAnswers, bare};
 use crate::types::{Purpose, Want};
 use hmz_api::failpoint;
 use serde_json::{Value, json};
@@ -26,17 +27,21 @@ const MOST_SAID: usize = 1 << 16;
 const LITTER: u32 = 8;
 
 /// What is known of the GPUs that a runtime hands out, once those of which nothing is known were asked, with the images that want
-/// some.
+/// some; and which those are, where any are asked.
 ///
 /// # Errors
 /// The daemon does not answer.
-pub async fn of_wants(session: &Session<'_>, ids: &[String], wants: &[Want]) -> Result<GpuAnswers, DriverError> {
+pub async fn of_wants(
+    session: &Session<'_>,
+    ids: &[String],
+    wants: &[Want],
+) -> Result<(GpuAnswers, Option<Vec<String>>), DriverError> {
     let mut images: Vec<&String> =
         wants.iter().filter(|w| w.gpus.is_some_and(|n| n > 0)).filter_map(|w| w.image.as_ref()).collect();
     images.sort();
     images.dedup();
     if images.is_empty() || ids.is_empty() {
-        return Ok(session.shared.gpus.answers());
+        return Ok((session.shared.gpus.answers(), None));
     }
     let (machine, all) = (session.machine().await?, session.all().await?);
     let held = all.boxes.iter().filter(|l| l.counts(all.now, session.limits.hold_age)).flat_map(|l| &l.share.gpus);
@@ -44,7 +49,7 @@ pub async fn of_wants(session: &Session<'_>, ids: &[String], wants: &[Want]) -> 
     for image in images {
         of_ids(session, &ids, image).await?;
     }
-    Ok(session.shared.gpus.answers())
+    Ok((session.shared.gpus.answers(), Some(ids)))
 }
 
 /// What is known of these once those of which nothing is known were asked, with an image. One that is not on the daemon asks
@@ -66,7 +71,14 @@ pub async fn of_ids(session: &Session<'_>, ids: &[String], image: &str) -> Resul
         return Ok(known.answers());
     }
     let Some(image_labels) = image::labels_if_there(session, image).await? else { return Ok(known.answers()) };
-    tidy(session).await?;
+    let left = cleared(session, &*session.all().await?).await;
+    let answers = known.answers();
+    // where one stays that cannot be killed, the next would stay beside it
+    let (kept, stale): (Vec<String>, Vec<String>) =
+        stale.into_iter().partition(|id| left.iter().any(|gpu| answers.same(gpu) == answers.same(id)));
+    for id in kept {
+        known.keep(&id, &with);
+    }
     for some in stale.chunks(TOGETHER) {
         let mut asking = Vec::new();
         for id in some {
@@ -87,18 +99,32 @@ pub async fn of_ids(session: &Session<'_>, ids: &[String], image: &str) -> Resul
 /// # Errors
 /// The daemon does not answer.
 pub async fn tidy(session: &Session<'_>) -> Result<(), DriverError> {
-    let all = session.all().await?;
-    let age = session.limits.gpu_answers * LITTER;
-    for one in all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe && l.age(all.now) >= age) {
-        session.remove_id(&one.id).await?;
-    }
+    cleared(session, &*session.all().await?).await;
     Ok(())
+}
+
+/// Removes them, as far as they go in the time that an answer is waited for. The GPUs of those that stay and that nobody waits for
+/// any more.
+async fn cleared(session: &Session<'_>, all: &Listing) -> Vec<String> {
+    let within = session.limits.gpu_answers;
+    let over = all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe && l.age(all.now) > within);
+    let stays = over.map(|one| async move {
+        if one.age(all.now) >= within * LITTER {
+            match tokio::time::timeout(within, session.remove_id(&one.id)).await {
+                Ok(Ok(())) => return None,
+                Ok(Err(e)) => tracing::warn!("{} is left: {e}", one.name),
+                Err(_) => tracing::warn!("{} is left: it does not go", one.name),
+            }
+        }
+        Some(bare(one.asks.as_deref()?).to_owned())
+    });
+    futures::future::join_all(stays).await.into_iter().flatten().collect()
 }
 
 /// A container that asks one. It gets the GPU as a box of the runtime would, and nothing else of the machine.
 fn body(session: &Session<'_>, machine: &Machine, id: &str, image: &str, image_labels: &Value) -> Value {
     let requests = requests(&[id.to_owned()], &machine.info);
-    let written = labels::write_probe(session.who, session.provider());
+    let written = labels::write_probe(session.who, id);
     let mut host = json!({
         "NetworkMode": "none",
         "DeviceRequests": requests,
