@@ -150,8 +150,10 @@ fn an_environment_lives_on_a_worker_until_it_is_deleted() {
     let row = &top["items"][0];
     assert_eq!((&row["cpuLimit"], &row["memoryLimit"], &row["node"]), (&0.25.into(), &(64 << 20).into(), &"w1".into()), "{row}");
     assert!(row["cpus"].is_number() && row["memory"].is_number(), "{row}");
-    let runtimes = home.hmz(["describe", "runtime/swarm:c"]).run().ok();
-    assert!(runtimes.out().contains("humanize-c-box-"), "{runtimes}");
+    // a runtime is looked at a moment after what is on it has changed
+    eventually("its runtime tells of it", LIMIT, || {
+        home.hmz(["describe", "runtime/swarm:c"]).run().ok().out().contains("humanize-c-box-").then_some(())
+    });
     let _ = home.hmz(["delete", "env/box"]).run().ok();
     assert_eq!(swarm.services(), Vec::<String>::new());
 }

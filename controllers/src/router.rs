@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// How long more changes of what is handed out on a runtime are waited for before it is looked at.
 const TOLD: Duration = Duration::from_millis(200);
 /// How long after a look it is looked at again when changes go on.
-const TOLD_AGAIN: Duration = Duration::from_secs(5);
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
 /// How long changes of runtimes are gathered before they are compared with settings.yaml.
 const SETTINGS: Duration = Duration::from_millis(500);
 /// How soon a run that waits for several daemons tries again after an event.
