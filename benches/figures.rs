@@ -71,8 +71,8 @@ const PARTS: [Part; 13] = [
     ("verbs", verbs::measure),
     ("settings", settings::measure),
     ("idle", idle::measure),
-    ("scale", scale::measure),
     ("held", held::measure),
+    ("scale", scale::measure),
 ];
 
 /// How many rounds, when nobody says.
