@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Corner, docker, inspect, want};
+use common::{Corner, docker, granted, inspect, short, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{Admitted, BoxKey, Driver, DriverError, Want};
@@ -24,20 +24,6 @@ fn hands_out(ids: &[String]) -> RuntimeSpec {
 
 fn wants(key: &BoxKey, gpus: u32) -> Want {
     Want { gpus: Some(gpus), ..want(key) }
-}
-
-fn granted(admitted: Admitted) -> Vec<Vec<String>> {
-    match admitted {
-        Admitted::Held(shares) => shares.into_iter().map(|s| s.gpus).collect(),
-        Admitted::Short(short) => panic!("{short}"),
-    }
-}
-
-fn short(admitted: Admitted) -> String {
-    match admitted {
-        Admitted::Short(short) => short.message,
-        Admitted::Held(shares) => panic!("{shares:?}"),
-    }
 }
 
 #[tokio::test]

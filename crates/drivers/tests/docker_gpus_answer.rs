@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Corner, HANG, IMAGE, want};
+use common::{Corner, HANG, IMAGE, short, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, Limits};
@@ -144,18 +144,9 @@ impl Drop for Machine {
     }
 }
 
+/// The GPUs of all shares that were granted.
 fn granted(admitted: Admitted) -> Vec<String> {
-    match admitted {
-        Admitted::Held(shares) => shares.into_iter().flat_map(|s| s.gpus).collect(),
-        Admitted::Short(short) => panic!("{short}"),
-    }
-}
-
-fn short(admitted: Admitted) -> String {
-    match admitted {
-        Admitted::Short(short) => short.message,
-        Admitted::Held(shares) => panic!("{shares:?}"),
-    }
+    common::granted(admitted).concat()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A test's own corner of the shared daemon: an instance and a runtime name nobody else has, and their removal.
 #![allow(dead_code)] // each test program uses its part
-#![allow(clippy::unwrap_used, clippy::expect_used)] // of tests only, which clippy does not see here
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // of tests only, which clippy does not see here
 
 use hmz_api::clock::SystemClock;
 use hmz_api::kinds::{RuntimeSpec, Share};
@@ -134,6 +134,22 @@ pub fn want(key: &BoxKey) -> Want {
 
 pub fn want_millis(key: &BoxKey, millis: u64) -> Want {
     Want { cpus: Some(Cpus::from_millis(millis)), ..want(key) }
+}
+
+/// The GPUs of each share that was granted.
+pub fn granted(admitted: Admitted) -> Vec<Vec<String>> {
+    match admitted {
+        Admitted::Held(shares) => shares.into_iter().map(|s| s.gpus).collect(),
+        Admitted::Short(short) => panic!("{short}"),
+    }
+}
+
+/// What is said of the shares that were not.
+pub fn short(admitted: Admitted) -> String {
+    match admitted {
+        Admitted::Short(short) => short.message,
+        Admitted::Held(shares) => panic!("{shares:?}"),
+    }
 }
 
 /// Admits and starts.
