@@ -4,81 +4,53 @@
 mod support;
 
 use std::time::Duration;
-use support::docker::{clear, docker};
+use support::docker::docker;
 use support::far::Far;
+use support::held::Held;
 use support::home::TestHome;
 use support::project::{BUGGY, Project};
 use support::{LIMIT, eventually};
 
-/// A container that is nobody's of hmz's, and a home with a runtime `held` that names it.
-struct Held {
+/// A home with a runtime `held` that names a container of nobody's of hmz's.
+struct Scene {
     home: TestHome,
-    name: String,
+    held: Held,
     projects: [Project; 2],
 }
 
-impl Held {
+impl Scene {
     fn new(more: &str) -> Self {
         let home = TestHome::new();
         let projects = [home.project("one"), home.project("two")];
-        let name = format!("hmz-test-{}", home.root().file_name().unwrap().to_str().unwrap());
         let mounts = projects.each_ref().map(|p| format!("{0}:{0}", p.path()));
-        docker(&[
-            "run",
-            "-d",
-            "--name",
-            &name,
-            "--label",
-            &label(&name),
-            "-v",
-            &mounts[0],
-            "-v",
-            &mounts[1],
-            "busybox",
-            "sh",
-            "-c",
-            "trap 'exit 0' TERM; while :; do sleep 1; done",
-        ]);
+        let held = Held::start(&home, "busybox", &["-v", &mounts[0], "-v", &mounts[1]]);
+        let name = &held.name;
         home.settings(&format!(
             "runtimes:\n  docker:\n    held: {{endpoint: local, harness: local, container: {name}{more}}}\n    gone: {{endpoint: \
              local, harness: local, container: {name}-gone}}\n    inside: {{endpoint: local, container: {name}}}\n"
         ));
-        Self { home, name, projects }
+        Self { home, held, projects }
+    }
+
+    fn name(&self) -> &str {
+        &self.held.name
     }
 
     fn inside(&self, line: &str) -> String {
-        docker(&["exec", &self.name, "sh", "-c", line])
+        self.held.inside(line)
     }
 
-    fn started(&self) -> String {
-        docker(&["inspect", "-f", "{{.State.StartedAt}} {{.RestartCount}} {{.HostConfig.Memory}}", &self.name])
-    }
-
-    /// Nothing of ours is in it or on its daemon.
     #[track_caller]
     fn assert_left(&self) {
-        self.home.assert_no_container_left(LIMIT);
-        assert_eq!(self.inside("ls -d /.hmz-* /tmp/hmz-*/*/* 2>/dev/null; true"), "", "it is left in the container");
-        assert_eq!(self.inside("ps -o comm | grep -c '^hmz' || true"), "0");
+        self.held.assert_left(&self.home);
     }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        clear(&label(&self.name));
-    }
-}
-
-/// What no other container of a test has.
-fn label(name: &str) -> String {
-    format!("hmz-test={name}")
 }
 
 #[test]
 fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
-    let held = Held::new(", exec_user: '1234:2345', exec_env: [MARK=set], exec_wrapper: [/bin/env, WRAPPED=yes]");
+    let held = Scene::new(", exec_user: '1234:2345', exec_env: [MARK=set], exec_wrapper: [/bin/env, WRAPPED=yes]");
     let home = &held.home;
-    let before = held.started();
+    let before = held.held.started();
     let manifest = home.home().join("box.yaml");
     let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /home, cpus: \
                 0.5, memory: 64M}\n";
@@ -87,7 +59,7 @@ fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
     let _ = home.hmz(["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run().ok();
     let sh = |line: &str| home.hmz(["sh", "env/box", "--", "sh", "-c", line]).run();
     let said = sh("pwd; id -u; id -g; echo $MARK $WRAPPED; hostname").ok().out();
-    let id = docker(&["inspect", "-f", "{{.Id}}", &held.name]);
+    let id = docker(&["inspect", "-f", "{{.Id}}", held.name()]);
     assert_eq!(said, format!("/home\n1234\n2345\nset yes\n{}\n", &id[..12]));
     let _ = sh("exit 9").expect_code(9);
     // what stands for it on the daemon was never started
@@ -95,7 +67,7 @@ fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
     assert_eq!(docker(&["inspect", "-f", "{{.State.Status}}", &marks[0]]), "created");
     let _ = home.hmz(["delete", "env/box"]).run().ok();
     held.assert_left();
-    assert_eq!(held.started(), before, "it was started anew, or limited");
+    assert_eq!(held.held.started(), before, "it was started anew, or limited");
 }
 
 /// What the script agent does.
@@ -104,7 +76,7 @@ const STEPS: &str = "- run: hostname >host.txt\n- wait_for: go\n- edit: {path: c
 
 #[test]
 fn two_runs_in_one_container_do_not_meet() {
-    let held = Held::new("");
+    let held = Scene::new("");
     let home = &held.home;
     let running: Vec<_> = held
         .projects
@@ -134,7 +106,7 @@ fn two_runs_in_one_container_do_not_meet() {
 
 #[test]
 fn an_agent_is_in_the_container_itself_too() {
-    let held = Held::new("");
+    let held = Scene::new("");
     let (home, project) = (&held.home, &held.projects[0]);
     project.write("go", "");
     project.write("steps.yaml", STEPS);
@@ -147,7 +119,7 @@ fn an_agent_is_in_the_container_itself_too() {
 }
 
 /// A box `box` of a manifest, in the container.
-fn applied(held: &Held) {
+fn applied(held: &Scene) {
     let home = &held.home;
     let manifest = home.home().join("box.yaml");
     let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: 'docker:held', workdir: /home}\n";
@@ -163,7 +135,7 @@ fn the_end_of_the_container_is_told_to_all_that_is_in_it() {
         (&["kill"], "KilledByHand", "the box was killed by signal 9, which somebody sent"),
         (&["rm", "-f"], "RemovedByHand", "the box was removed by somebody"),
     ] {
-        let held = Held::new("");
+        let held = Scene::new("");
         let (home, project) = (&held.home, &held.projects[0]);
         applied(&held);
         project.write("steps.yaml", STEPS);
@@ -171,7 +143,7 @@ fn the_end_of_the_container_is_told_to_all_that_is_in_it() {
         let place = format!("box=docker@held{}", project.path());
         let running = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", &place, "fix it"]).start();
         eventually("its first command", LIMIT, || project.file("host.txt").exists().then_some(()));
-        docker(&[end, &[&held.name]].concat());
+        docker(&[end, &[held.name()]].concat());
         let told = eventually("the environment says so", LIMIT, || {
             let env: serde_json::Value =
                 serde_json::from_str(&home.hmz(["get", "env/box", "-o", "json"]).run().ok().out()).unwrap();
@@ -190,7 +162,7 @@ fn the_end_of_the_container_is_told_to_all_that_is_in_it() {
 
 #[test]
 fn half_of_a_guest_goes_out_too() {
-    let held = Held::new("");
+    let held = Scene::new("");
     applied(&held);
     // as a connection leaves it that was cut on the way in
     let _ = held.inside("cd /.hmz-* && rm whole && touch half && mv half hmz");
@@ -200,21 +172,21 @@ fn half_of_a_guest_goes_out_too() {
 
 #[test]
 fn what_does_not_go_at_once_is_gone_at_last() {
-    let held = Held::new("");
+    let held = Scene::new("");
     applied(&held);
     // nothing is executed in a container that stands still
-    docker(&["pause", &held.name]);
+    docker(&["pause", held.name()]);
     let deleting = held.home.hmz(["delete", "env/box"]).start();
     let tried = || held.home.hmz(["get", "env/box", "-o", "yaml"]).run().out().contains("is still in a container").then_some(());
     eventually("it was tried", LIMIT, tried);
-    docker(&["unpause", &held.name]);
+    docker(&["unpause", held.name()]);
     let _ = deleting.wait().ok();
     held.assert_left();
 }
 
 #[test]
 fn what_cannot_be_is_refused_and_leaves_nothing() {
-    let held = Held::new("");
+    let held = Scene::new("");
     let home = &held.home;
     held.projects[0].write("steps.yaml", "- say: no\n");
     let agent = format!("coder=script/{}", held.projects[0].file("steps.yaml").display());
@@ -224,7 +196,13 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
         assert!(done.err().ends_with(&format!("{said}\n")), "{done}");
         held.assert_left();
     };
-    let name = &held.name;
+    let name = held.name();
+    let lacks = |runtime: &str, what: &str| {
+        let done = home.hmz(["runtime", "check", runtime]).run().expect_code(1);
+        let _ = done.says(&format!("lacks configured resources: {what}\n"));
+    };
+    lacks("docker/gone", &format!("it has no container {name}-gone"));
+    let _ = home.hmz(["runtime", "check", "docker/held"]).run().ok();
     refused("docker@gone/tmp", &format!("docker@gone: cannot work in the container {name}-gone: there is none of that name"));
     refused("docker@held/nowhere", &format!("docker@held has no /nowhere: there is no such directory in the container {name}"));
     refused(
@@ -233,6 +211,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
          since files are not copied yet",
     );
     docker(&["stop", "-t", "5", name]);
+    lacks("docker/held", &format!("its container {name} is not running"));
     let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", "box=docker@held/tmp", "x"]).run().expect_code(2);
     assert!(done.err().contains(&format!("docker@held: cannot work in the container {name}: it is not running\n")), "{done}");
     docker(&["start", name]);

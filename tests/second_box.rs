@@ -5,6 +5,9 @@
 mod provider;
 mod support;
 
+#[path = "second_box/running.rs"]
+mod running;
+
 use provider::Provider;
 use provider::script::{Step, bash, edit, read};
 use rustix::process::Signal;
@@ -120,8 +123,9 @@ fn a_cli_in_a_second_box_is_counted_shown_and_gone_and_its_commands_are_in_the_f
     home.assert_nothing_left(&directories);
 }
 
-fn the_main_job(made: TestHome) {
-    let provider = Provider::start().script(
+/// A provider that plays the main job.
+fn provider() -> Provider {
+    Provider::start().script(
         "main",
         [
             Step::call(bash("hostname && env | grep -c ANTHROPIC || true")).saying("Looking around."),
@@ -132,20 +136,20 @@ fn the_main_job(made: TestHome) {
             Step::call(bash("printf 'so much for that' >&2; exit 7")),
             Step::say("Fixed.").gated("end"),
         ],
-    );
-    let variables: String = agent::variables(&provider.url()).iter().map(|(name, value)| format!("'{name}={value}', ")).collect();
-    let image = agent::image();
-    let (home, name) = home(made, &format!(", image: '{image}', run_args: [--network=host], exec_env: [{variables}]"));
-    boxed_in(&home, "work", "python:3.12-slim");
-    let project = home.project("p");
+    )
+}
+
+/// The main job of a home whose runtime `work` has its harnesses on `name`, in the box that `second` tells.
+fn the_main_job(home: &TestHome, provider: &Provider, name: &str, project: &Project, second: impl FnOnce() -> String) {
+    boxed_in(home, "work", "python:3.12-slim");
     let place = format!("box=docker@work{}", project.path());
     let running = home
         .hmz(["exec", "-f", "work", "-a", "coder=claude/scripted-1:low", "-e", &place, "-p", "budget.duration=10m"])
         .arg("Do it. [[script:main]]")
         .start();
     provider.wait_for_round("main", 6, LIMIT);
-    let (first, second) = (by_role(&home, "box"), by_role(&home, "harness"));
-    let top = docker::docker(&["top", &second[0], "-eo", "pid,uid,args"]);
+    let first = by_role(home, "box");
+    let top = docker::docker(&["top", &second(), "-eo", "pid,uid,args"]);
     let cli = top.lines().find(|line| line.contains("--output-format stream-json"));
     let owner = cli.and_then(|line| line.split_whitespace().nth(1));
     assert_eq!(owner, Some(home.uid().to_string().as_str()), "claude is in the second box: {top}");
@@ -168,14 +172,24 @@ fn the_main_job(made: TestHome) {
     assert!(!home.home().join(".claude").exists());
 }
 
+/// The main job in a second box that is made for it.
+fn in_a_box_of_its_own(made: TestHome) {
+    let provider = provider();
+    let variables: String = agent::variables(&provider.url()).iter().map(|(name, value)| format!("'{name}={value}', ")).collect();
+    let image = agent::image();
+    let (home, name) = home(made, &format!(", image: '{image}', run_args: [--network=host], exec_env: [{variables}]"));
+    let project = home.project("p");
+    the_main_job(&home, &provider, &name, &project, || by_role(&home, "harness").remove(0));
+}
+
 #[test]
 fn the_real_claude_works_from_a_second_box() {
-    the_main_job(TestHome::new());
+    in_a_box_of_its_own(TestHome::new());
 }
 
 #[test]
 fn it_does_for_an_ordinary_user_too() {
-    the_main_job(TestHome::of(User::get()));
+    in_a_box_of_its_own(TestHome::of(User::get()));
 }
 
 #[test]
@@ -279,8 +293,6 @@ fn what_cannot_be_is_refused_before_anything_is_started() {
     says("docker:nope", "", claude, "no docker runtime is saved as 'nope'");
     says("swarm:nodes", "", claude, "swarm:nodes gives nobody a box for a harness; name a docker runtime");
     let at = format!("docker:{name}");
-    let runs = format!("{at} is a container that runs already, and a harness has a box of its own");
-    says(&at, ", container: db", claude, &runs);
     let install = "npm i -g @anthropic-ai/claude-code there, or set the harness of the runtime it is on to local";
     says(&at, ", image: 'busybox:latest'", claude, &format!("claude is not installed on docker@{name}: {install}"));
 }

@@ -8,6 +8,7 @@ pub mod command;
 pub mod docker;
 pub mod document;
 pub mod far;
+pub mod held;
 pub mod home;
 pub mod processes;
 pub mod project;

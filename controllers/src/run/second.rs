@@ -44,9 +44,6 @@ pub fn unusable(
     if let Some(why) = runtime::unreadable(found) {
         return Some(why);
     }
-    if found.spec.container.is_some() {
-        return Some(format!("{named} is a container that runs already, and a harness has a box of its own"));
-    }
     match known_endpoint(&found.spec, local) {
         Some(endpoint) if !endpoint.starts_with("unix://") => {
             Some(format!("{agent}={spec}: {}: a fence cannot hold a harness that runs on another machine", spec.class()))

@@ -79,9 +79,7 @@ fn refusals_say_what_to_do() {
         ("docker:far-ssh", harness("docker:ssh")),
         ("docker:far-nope", harness("docker:nope")),
         ("docker:far-swarm", harness("swarm:nodes")),
-        ("docker:far-runs", harness("docker:runs")),
         ("docker:far-slurm", harness("slurm:x")),
-        ("docker:runs", RuntimeSpec { container: Some("db".into()), ..local() }),
         ("docker:ssh", RuntimeSpec { endpoint: "ssh://gpu".parse().unwrap(), ..local() }),
     ];
     let names = Saved {
@@ -108,7 +106,6 @@ fn refusals_say_what_to_do() {
     says("harness on another machine", declared(&[("box", "docker@far-ssh/w")]));
     says("harness on what is not saved", declared(&[("box", "docker@far-nope/w")]));
     says("harness on a swarm", declared(&[("box", "docker@far-swarm/w")]));
-    says("harness in a container that runs", declared(&[("box", "docker@far-runs/w")]));
     says("harness on what is not driven", declared(&[("box", "docker@far-slurm/w")]));
     let mut nobody = declared(&[("box", "docker@here/w")]);
     nobody.spec.agents.clear();

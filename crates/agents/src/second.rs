@@ -3,10 +3,11 @@
 use crate::path::find;
 use crate::{Installed, Launch, of_cli};
 use hmz_anchor::exec::{Limits, Output, run};
-use hmz_anchor::{RelayConfig, SupervisorConfig};
+use hmz_anchor::{Passage, RelayConfig, SupervisorConfig};
 use hmz_api::Error;
 use hmz_api::launch::{BoxAddress, CallerContext};
-use hmz_api::link::Link;
+use hmz_api::link::{Link, LinkKey};
+use hmz_wire::channel::handshake::random;
 use hmz_wire::{Bytes, Client, GUEST_PROGRAM, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,8 +72,9 @@ fn here(cli: &str) -> Result<Found, Error> {
 ///
 /// # Errors
 /// A refusal that says why it cannot be used there; or the box does not answer.
-pub async fn look(client: &Client, cli: &str) -> Result<Found, Error> {
-    let argv: Vec<Bytes> = [GUEST_PROGRAM, VERB, cli].map(|word| Bytes::from(word.as_bytes())).into();
+pub async fn look(client: &Client, link: &Link, cli: &str) -> Result<Found, Error> {
+    let program = link.guest().unwrap_or(GUEST_PROGRAM);
+    let argv: Vec<Bytes> = [program, VERB, cli].map(|word| Bytes::from(word.as_bytes())).into();
     let client = client.clone();
     let limits = Limits { output: MOST, time: Some(LIMIT) };
     let done = tokio::task::spawn_blocking(move || run(&client, &argv, Path::new("/"), &[], limits)).await;
@@ -100,8 +102,19 @@ impl SecondBox {
     }
 
     /// What is started of a CLI that is to run there as this says. The supervisor there is told nothing by which the box that
-    /// the commands land in could be reached.
-    pub(crate) fn launch(&self, config: SupervisorConfig) -> Launch {
+    /// the commands land in could be reached, but through the relay. Its passage is said here.
+    ///
+    /// # Errors
+    /// When no random bytes can be had.
+    pub(crate) fn launch(&self, config: SupervisorConfig) -> Result<Launch, Error> {
+        let passage = match &self.address.link {
+            Link::Stream(_) => {
+                let key = random().map_err(|e| Error::failed(format!("random bytes: {e}")))?;
+                let guest = config.place.link.guest().unwrap_or(GUEST_PROGRAM).to_owned();
+                Passage::Carried { key: LinkKey::new(key), guest }
+            }
+            Link::Direct { .. } | Link::Awaited { .. } => Passage::Handed,
+        };
         let relay = RelayConfig {
             second: self.address.clone(),
             place: config.place.clone(),
@@ -111,6 +124,6 @@ impl SecondBox {
         };
         let link = Link::Direct { socket: String::new(), pid: 0 };
         let place = BoxAddress { link, ..config.place.clone() };
-        Launch::Second(Box::new((relay, SupervisorConfig { place, ..config })))
+        Ok(Launch::Second(Box::new((relay, SupervisorConfig { place, passage, ..config }))))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::AnchorError;
 use hmz_api::launch::BoxAddress;
+use hmz_api::link::LinkKey;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,9 +29,28 @@ pub struct SupervisorConfig {
     /// Names of variables a command may bring along when the CLI changed or set them; the rest of a command's
     /// environment is the box's own. A trailing `*` matches any ending.
     pub env_allow: Vec<String>,
-    /// Whether the stand-ins of its commands are handed to whoever started it, who reaches the box: it is in a box itself.
+    /// How they come there.
     #[serde(default)]
-    pub is_handed: bool,
+    pub passage: Passage,
+}
+
+/// How a supervisor's commands come to the box they land in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Passage {
+    /// It reaches the box itself.
+    #[default]
+    Own,
+    /// It is in a second box, and hands each stand-in to whoever started it, who reaches the box.
+    Handed,
+    /// It is in a second box out of which no descriptor comes: whoever started it carries a stream to a guest in the box, for
+    /// this session alone.
+    Carried {
+        /// What both ends of the stream prove to have.
+        key: LinkKey,
+        /// The guest's program in the box.
+        guest: String,
+    },
 }
 
 /// Largest configuration, in bytes of JSON: an environment and arguments are bounded by the kernel at 6 MiB.
@@ -182,7 +202,7 @@ mod tests {
             policy: ExecPolicy::default(),
             fence: CliFence::default(),
             env_allow: vec!["TERM".into()],
-            is_handed: false,
+            passage: Passage::Own,
         };
         let mut bytes = config.frame().expect("a frame");
         bytes.extend_from_slice(b"input");

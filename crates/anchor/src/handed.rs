@@ -1,13 +1,17 @@
-//! The supervisor's side of a relay: in a second box nothing reaches the box that the CLI's commands land in, so each stand-in
-//! is handed to whoever started the supervisor, and names are asked for there.
+//! The supervisor's side of a relay: in a second box nothing reaches the box that the CLI's commands land in. Each stand-in
+//! is handed to whoever started the supervisor, and names are asked for there; or, where no descriptor comes out of the second
+//! box, what it was given is the stream of a guest in the other.
 
+use crate::config::Passage;
 use crate::policy::Target;
 use crate::{AnchorError, sys};
-use hmz_wire::{Bytes, Reader, Writer, split};
+use hmz_api::link::LinkKey;
+use hmz_wire::{Bytes, Client, Fence, Reader, Writer, split};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The descriptor on which a supervisor in a second box finds its relay.
 pub(crate) const RELAY: i32 = 4;
@@ -38,21 +42,79 @@ pub(crate) struct Handed {
     copied: bool,
 }
 
-/// The relay of this process, once it says that the box is reached.
-///
-/// # Errors
-/// When there is none.
-pub(crate) fn take() -> Result<Handed, AnchorError> {
-    let none = || AnchorError::Refused("a supervisor is started by hmz itself: it has no relay".into());
-    let socket = sys::take_fd(RELAY).ok_or_else(none)?;
-    let (mut ears, mouth) = split(UnixStream::from(socket)).map_err(hmz_wire::ClientError::from)?;
-    match ears.recv::<Told>().map_err(hmz_wire::ClientError::from)? {
-        Some((Told::Reached(copied), _)) => Ok(Handed { ears: Mutex::new(ears), mouth, copied }),
-        _ => Err(none()),
+/// The stream of a guest in the box, which the relay carries.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    stream: UnixStream,
+    key: LinkKey,
+    guest: String,
+}
+
+/// What a supervisor was given to reach the box with.
+#[derive(Debug)]
+pub(crate) enum Relay {
+    /// Nothing: it reaches the box itself.
+    None,
+    Handed(Handed),
+    Carried(Carried),
+}
+
+/// How long nothing may be heard of a guest whose stream is carried: a cut of the way to the second box, which is gone over
+/// within its own window, is not its end.
+const WINDOW: Duration = Duration::from_secs(60);
+
+fn none() -> AnchorError {
+    AnchorError::Refused("a supervisor is started by hmz itself: it has no relay".into())
+}
+
+fn socket() -> Result<UnixStream, AnchorError> {
+    sys::take_fd(RELAY).map(UnixStream::from).ok_or_else(none)
+}
+
+impl Relay {
+    /// This process's, once it says that the box is reached.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn take(passage: &Passage) -> Result<Self, AnchorError> {
+        Ok(match passage {
+            Passage::Own => Self::None,
+            Passage::Handed => Self::Handed(Handed::over(socket()?)?),
+            Passage::Carried { key, guest } => {
+                Self::Carried(Carried { stream: socket()?, key: key.clone(), guest: guest.clone() })
+            }
+        })
+    }
+
+    /// As one or the other.
+    pub(crate) fn split(self) -> (Option<Handed>, Option<Carried>) {
+        match self {
+            Self::None => (None, None),
+            Self::Handed(handed) => (Some(handed), None),
+            Self::Carried(carried) => (None, Some(carried)),
+        }
+    }
+}
+
+impl Carried {
+    /// A connection to the guest with this fence, and its program in the box.
+    ///
+    /// # Errors
+    /// When the box cannot be worked in.
+    pub(crate) fn connect(self, fence: Fence) -> Result<(Client, String), AnchorError> {
+        Ok((Client::over(self.stream, self.key, WINDOW, Some(fence))?, self.guest))
     }
 }
 
 impl Handed {
+    fn over(socket: UnixStream) -> Result<Self, AnchorError> {
+        let (mut ears, mouth) = split(socket).map_err(hmz_wire::ClientError::from)?;
+        match ears.recv::<Told>().map_err(hmz_wire::ClientError::from)? {
+            Some((Told::Reached(copied), _)) => Ok(Self { ears: Mutex::new(ears), mouth, copied }),
+            _ => Err(none()),
+        }
+    }
+
     /// Whether a name is on the box's PATH. One that is not told is taken to be: its command then fails as one.
     pub(crate) fn has(&self, name: &str) -> bool {
         let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,7 +32,7 @@ mod tree;
 pub mod tty;
 mod workers;
 
-pub use config::{BoxedConfig, CliFence, ExecPolicy, RelayConfig, SupervisorConfig};
+pub use config::{BoxedConfig, CliFence, ExecPolicy, Passage, RelayConfig, SupervisorConfig};
 pub use error::AnchorError;
 pub use supervisor::fenced;
 

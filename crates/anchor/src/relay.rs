@@ -1,19 +1,24 @@
-//! The relay: what a CLI in a second box is here. That box has its supervisor too, which reaches no other box: it hands each of
-//! its stand-ins over a socket to the relay, which serves them as a supervisor here does, over a connection to the box that
-//! the commands land in. For the rest it is as the proxy: the CLI's own three streams, signals, its end.
+//! The relay: what a CLI in a second box is here. That box has its supervisor too, which reaches no other box. On this kernel
+//! it hands each of its stand-ins over a socket to the relay, which serves them as a supervisor here does, over a connection to
+//! the box that the commands land in. Out of a box that is reached by a stream no descriptor comes: there the supervisor serves
+//! them itself, over a stream to a guest of the session's own in that box, which the relay starts and whose two ends meet here.
+//! For the rest it is as the proxy: the CLI's own three streams, signals, its end.
 //!
 //! What comes over that socket is a box's word. A stand-in's descriptors are judged as those of a CLI here are, and none of a file
-//! of this machine is ever sent into the second box.
+//! of this machine is ever sent into the second box. The guest of a session is fenced as the commands are, whatever it is asked.
 
 use crate::config::{self, RelayConfig, Unbuffered};
 use crate::descriptors::Borders;
 use crate::handed::{RELAY, Said, Told};
 use crate::late::{Names, Reached};
 use crate::policy::Target;
+use crate::shared::guest_of;
 use crate::supervisor::Commands;
-use crate::{AnchorError, end_as, launch, proxy, sys};
+use crate::{AnchorError, end_as, launch, proxy, supervisor, sys};
+use hmz_api::launch::BoxAddress;
 use hmz_api::link::Link;
-use hmz_wire::{Bytes, Client, ClientError, GUEST_PROGRAM, Reader, Spawn, Status, Writer, split};
+use hmz_wire::{Bytes, Client, ClientError, Reader, Spawn, Status, Writer, split};
+use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -36,35 +41,87 @@ fn run() -> Result<Status, AnchorError> {
     let signals = proxy::signals()?;
     let config: RelayConfig = config::read(&mut Unbuffered)?;
     proxy::only_pipes()?;
-    let Link::Direct { pid, .. } = config.second.link else {
-        return Err(AnchorError::Refused("a fence cannot hold a harness that runs on another machine".into()));
+    let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
+    let way = match config.second.link {
+        Link::Direct { pid, .. } => Way::hand(&config, ours, pid)?,
+        Link::Stream(_) => Way::carry(&config.place, ours)?,
+        Link::Awaited { .. } => return Err(AnchorError::Refused("a second box is there before its supervisor".into())),
     };
-    let shared = shared(&config)?;
-    // the CLI's own streams are known by what this process has, until it lets go of them
-    let borders = Borders::new(&shared, pid)?;
-    let commands =
-        Commands { place: config.place, env_allow: config.env_allow, shared, tmpdir: Some(config.tmpdir), marks: config.leaves };
-    let reached = commands.reach(borders)?;
     // its supervisor is not fenced: it fences the CLI
     let client = Client::open(&config.second.link, false, None)?;
     let (tell, heard) = channel();
-    let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
     let (leash, held) = pipe_with(PipeFlags::CLOEXEC).map_err(AnchorError::errno("make a pipe"))?;
-    let id = proxy::spawn(&client, supervisor(&config.second.workdir), &[leash.as_fd(), theirs.as_fd()], tell.clone())?;
+    let program = guest_of(&config.second.link);
+    let supervisor = hmz(&program, &["supervisor"], &config.second.workdir, vec![0, 1, 2, launch::LIFELINE, RELAY]);
+    let id = proxy::spawn(&client, supervisor, &[leash.as_fd(), theirs.as_fd()], tell.clone())?;
     drop((leash, theirs));
     proxy::leave_streams()?;
-    let (ears, mouth) = split(ours).map_err(ClientError::from)?;
-    mouth.send(&Told::Reached(reached.is_copied()), &[]).map_err(ClientError::from)?;
-    let serving = reached.clone();
-    let serve = std::thread::Builder::new().name("relay".into());
-    serve.spawn(move || attend(&serving, ears, &mouth)).map_err(AnchorError::io("start a thread"))?;
+    let way = way.begin()?;
     let listen = std::thread::Builder::new().name("signals".into());
     listen.spawn(move || proxy::listen(&lifeline, &signals, &tell)).map_err(AnchorError::io("start a thread"))?;
-    let ended = proxy::attend(&client, id, GUEST_PROGRAM, &heard);
+    let ended = proxy::attend(&client, id, &program, &heard);
     drop(held);
     client.finish();
-    reached.finish();
+    way.finish();
     ended
+}
+
+/// How the commands of a CLI in a second box come to the box they land in.
+enum Way {
+    /// Served here, once the supervisor there is started.
+    Handed { reached: Reached, socket: UnixStream },
+    /// Served there, over a guest of the session's own, which this connection has started.
+    Carried(Client),
+}
+
+impl Way {
+    /// Serves stand-ins that come over `socket` from below `root`.
+    fn hand(config: &RelayConfig, socket: UnixStream, root: i32) -> Result<Self, AnchorError> {
+        let shared = shared(config)?;
+        // the CLI's own streams are known by what this process has, until it lets go of them
+        let borders = Borders::new(&shared, root)?;
+        let commands = Commands {
+            place: config.place.clone(),
+            env_allow: config.env_allow.clone(),
+            shared,
+            tmpdir: Some(config.tmpdir.clone()),
+            marks: config.leaves.clone(),
+        };
+        Ok(Self::Handed { reached: commands.reach(None, borders)?, socket })
+    }
+
+    /// Starts a guest for the session in the box, with `socket` for its stream.
+    fn carry(place: &BoxAddress, socket: UnixStream) -> Result<Self, AnchorError> {
+        let client = supervisor::connect(place)?;
+        let program = guest_of(&place.link);
+        let mut guest = hmz(&program, &["guest", "serve"], "/", vec![0, 1, 2]);
+        guest.env = client.welcome().env.clone();
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let null = null.map_err(AnchorError::errno("open /dev/null"))?;
+        // whether it began is seen by its first word, and its end by that of the stream
+        client.spawn_heard(guest, &[socket.as_fd(), socket.as_fd(), null.as_fd()], |_| {})?;
+        Ok(Self::Carried(client))
+    }
+
+    /// The supervisor is started.
+    fn begin(self) -> Result<Self, AnchorError> {
+        let Self::Handed { reached, socket } = self else { return Ok(self) };
+        let kept = socket.try_clone().map_err(AnchorError::io("keep a socket"))?;
+        let (ears, mouth) = split(socket).map_err(ClientError::from)?;
+        mouth.send(&Told::Reached(reached.is_copied()), &[]).map_err(ClientError::from)?;
+        let serving = reached.clone();
+        let serve = std::thread::Builder::new().name("relay".into());
+        serve.spawn(move || attend(&serving, ears, &mouth)).map_err(AnchorError::io("start a thread"))?;
+        Ok(Self::Handed { reached, socket: kept })
+    }
+
+    /// Ends the connection to the box, and what is left of the session in it.
+    fn finish(&self) {
+        match self {
+            Self::Handed { reached, .. } => reached.finish(),
+            Self::Carried(client) => client.finish(),
+        }
+    }
 }
 
 /// The directories that all three sides have, by their real paths.
@@ -74,20 +131,20 @@ fn shared(config: &RelayConfig) -> Result<Vec<PathBuf>, AnchorError> {
     [&config.place.workdir, &config.place.scratch].into_iter().map(real).collect()
 }
 
-/// The supervisor in the second box, with the CLI's streams, a lifeline and its relay.
-fn supervisor(cwd: &str) -> Spawn {
+/// A verb of hmz itself in a box, with these descriptors.
+fn hmz(program: &str, verb: &[&str], cwd: &str, fds: Vec<i32>) -> Spawn {
     let bytes = |text: &str| Bytes::from(text.as_bytes());
     Spawn {
         id: 0,
-        program: bytes(GUEST_PROGRAM),
+        program: bytes(program),
         by_name: false,
-        argv: ["hmz", "supervisor"].map(bytes).into(),
+        argv: std::iter::once(&"hmz").chain(verb).map(|word| bytes(word)).collect(),
         env: Vec::new(),
         cwd: bytes(cwd),
         umask: 0o022,
         blocked: 0,
         ignored: 0,
-        fds: vec![0, 1, 2, launch::LIFELINE, RELAY],
+        fds,
         ctty: None,
     }
 }

@@ -4,7 +4,7 @@ use crate::child::{self, Word};
 use crate::config::{self, Unbuffered};
 use crate::descriptors::Borders;
 use crate::filter::Ticket;
-use crate::handed::{self, Handed};
+use crate::handed::{Carried, Relay};
 use crate::late::{Late, Reached};
 use crate::notify::{self, Notifier};
 use crate::policy::{self, Policy};
@@ -35,7 +35,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     // orphans of the CLI's tree stay below us, which is what a tracer has to be
     nix::sys::prctl::set_child_subreaper(true).map_err(AnchorError::nix("become a subreaper"))?;
     let config: SupervisorConfig = config::read(&mut Unbuffered)?;
-    let handed = if config.is_handed { Some(handed::take()?) } else { None };
+    let relay = Relay::take(&config.passage)?;
     let _log = log::session("supervisor", &config.place.environment);
     if !config.program.is_file() {
         return Err(AnchorError::Refused(format!("the agent's program {} is not there", config.program.display())));
@@ -48,7 +48,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
     let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
     let cli = match sys::fork().map_err(AnchorError::io("fork"))? {
         Forked::Child => {
-            drop((ours, leash, standin, handed));
+            drop((ours, leash, standin, relay));
             match split(theirs) {
                 Ok((ears, mouth)) => child::run(&config, &own, ticket, ears, &mouth),
                 Err(_) => std::process::exit(1),
@@ -57,7 +57,7 @@ pub(crate) fn run(leash: OwnedFd) -> Result<Status, AnchorError> {
         Forked::Parent(pid) => Pid::from_raw(pid),
     };
     drop(theirs);
-    let started = start(&config, &policy, (standin, ticket), ours, cli, handed);
+    let started = start(&config, &policy, (standin, ticket), ours, cli, relay);
     let status = match started {
         Ok(place) => {
             tracing::info!(program = %config.program.display(), "the agent's CLI was started");
@@ -86,7 +86,7 @@ fn start(
     (standin, ticket): (OwnedFd, Ticket),
     child: UnixStream,
     cli: Pid,
-    handed: Option<Handed>,
+    relay: Relay,
 ) -> Result<Arc<Late>, AnchorError> {
     let (mut ears, mouth) = split(child).map_err(hmz_wire::ClientError::from)?;
     let heard = match ears.recv::<Word>().map_err(hmz_wire::ClientError::from)? {
@@ -109,7 +109,8 @@ fn start(
     let late = Arc::new(Late::default());
     let borders = Borders::new(policy.shared(), cli.as_raw())?;
     let commands = Commands::of(config, policy.shared());
-    let reach = move || commands.reach(borders);
+    let (handed, carried) = relay.split();
+    let reach = move || commands.reach(carried, borders);
     if let Some(handed) = handed {
         late.say(Some(Reached::Handed(Arc::new(handed))));
     } else if let Link::Awaited { .. } = config.place.link {
@@ -168,9 +169,12 @@ impl Commands {
     ///
     /// # Errors
     /// When the box cannot be worked in.
-    pub(crate) fn reach(self, borders: Borders) -> Result<Reached, AnchorError> {
-        let client = connect(&self.place)?;
-        let left = far_scratch(&self.place, self.tmpdir.as_deref(), self.marks, &client)?;
+    pub(crate) fn reach(self, carried: Option<Carried>, borders: Borders) -> Result<Reached, AnchorError> {
+        let (client, guest) = match carried {
+            Some(carried) => carried.connect(fence(&self.place, &[]))?,
+            None => (connect(&self.place)?, shared::guest_of(&self.place.link)),
+        };
+        let left = far_scratch(&self.place, self.tmpdir.as_deref(), self.marks, (&client, guest))?;
         let sessions = Sessions::start(client.clone(), borders, self.env_allow, self.shared, left)?;
         Ok(Reached::Here { client, sessions })
     }
@@ -181,12 +185,11 @@ fn far_scratch(
     place: &BoxAddress,
     tmpdir: Option<&str>,
     marks: Vec<String>,
-    client: &Client,
+    (client, guest): (&Client, String),
 ) -> Result<Option<Left>, AnchorError> {
     if !client.is_copied() {
         return Ok(None);
     }
-    let guest = shared::guest_of(&place.link);
     if let Some(dir) = tmpdir.filter(|dir| Path::new(dir).starts_with(&place.scratch)) {
         shared::make(client, &guest, dir)?;
     }
@@ -215,11 +218,14 @@ pub(crate) fn connect(place: &BoxAddress) -> Result<Client, AnchorError> {
 /// # Errors
 /// When the box cannot be worked in, or its kernel cannot hold the fence ([`hmz_wire::ClientError::Refused`]).
 pub fn fenced(place: &BoxAddress, besides: &[PathBuf]) -> Result<Client, AnchorError> {
+    Ok(Client::open(&place.link, false, Some(fence(place, besides)))?)
+}
+
+/// What commands in a box may write.
+fn fence(place: &BoxAddress, besides: &[PathBuf]) -> Fence {
     let write = [place.workdir.as_str(), place.scratch.as_str(), "/tmp", "/var/tmp"].map(Path::new);
     let write = write.into_iter().chain(besides.iter().map(PathBuf::as_path));
-    let write = write.map(|dir| Bytes::from(dir.as_os_str().as_bytes())).collect();
-    let fence = Fence { write, required: true };
-    Ok(Client::open(&place.link, false, Some(fence))?)
+    Fence { write: write.map(|dir| Bytes::from(dir.as_os_str().as_bytes())).collect(), required: true }
 }
 
 /// Forwards signals, and ends everything when the guardian is gone.

@@ -16,6 +16,7 @@ pub fn lacking(spec: &RuntimeSpec, facts: &Facts) -> Vec<String> {
     if facts.nodes.as_ref().is_some_and(Vec::is_empty) {
         short.push("none of its nodes may take a task".to_owned());
     }
+    short.extend(facts.container.clone());
     if let Some(kind) = spec.gpu_resource.as_ref().filter(|kind| !facts.generic.contains(kind)) {
         short.push(format!("no node advertises {kind}"));
     }
@@ -88,6 +89,8 @@ mod tests {
         assert_eq!(lacking(&saved(&[]), &dead), ["GPU 1 does not answer"]);
         assert_eq!((lacking(&saved(&["1"]), &dead).len(), lacking(&saved(&["0"]), &dead).len()), (1, 0));
         let swarm = RuntimeSpec { gpu_resource: Some("GPU".into()), ..RuntimeSpec::default() };
+        let container = Facts { container: Some("it has no container db".into()), ..Facts::default() };
+        assert_eq!(lacking(&RuntimeSpec::default(), &container), ["it has no container db"]);
         let nodes = Facts { nodes: Some(Vec::new()), ..Facts::default() };
         assert_eq!(lacking(&swarm, &nodes), ["none of its nodes may take a task", "no node advertises GPU"]);
         let nodes = Facts { nodes: Some(text(&["a"])), generic: text(&["GPU"]), ..Facts::default() };

@@ -213,7 +213,12 @@ impl DockerDriver {
 impl Driver for DockerDriver {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
         // a daemon that was upgraded or downgraded meanwhile is asked anew what it speaks, and each time whether it answers
-        self.session_at(target, true).await?.facts().await
+        let session = self.session_at(target, true).await?;
+        let container = match &target.spec.container {
+            Some(container) => attached::lacks(&session, container).await?,
+            None => None,
+        };
+        Ok(Facts { container, ..session.facts().await? })
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {

@@ -249,6 +249,8 @@ pub struct Facts {
     pub nodes: Option<Vec<String>>,
     /// Of a swarm: the kinds of generic resources they advertise.
     pub generic: Vec<String>,
+    /// Of a container that is named: why nobody can work in it now.
+    pub container: Option<String>,
 }
 
 /// What a removal did.

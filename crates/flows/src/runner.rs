@@ -285,7 +285,7 @@ async fn found_in(second: &Place, place: &Place, harness: &Harness, role: &str, 
     let (cli, at) = (&player.spec.cli, at(&place.address));
     let cannot =
         |why: &str| Ended::Refused(format!("{at}: {cli}'s harness cannot run where its harness setting ({harness}) says: {why}"));
-    if !matches!(second.address.link, Link::Direct { .. }) {
+    if !is_here(second) {
         return Err(cannot(&format!(
             "{role}={}: {}: a fence cannot hold a harness that runs on another machine",
             player.spec,
@@ -293,10 +293,16 @@ async fn found_in(second: &Place, place: &Place, harness: &Harness, role: &str, 
         )));
     }
     can_fence(&second.address).await?;
-    hmz_agents::second::look(&second.client, cli).await.map_err(|e| match e.kind {
+    hmz_agents::second::look(&second.client, &second.address.link, cli).await.map_err(|e| match e.kind {
         ErrorKind::Refused => cannot(&e.message),
         _ => Ended::from(e),
     })
+}
+
+/// Whether a box is on this machine, however it is reached: its kernel is the one here.
+fn is_here(place: &Place) -> bool {
+    let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    matches!(place.address.link, Link::Direct { .. }) || here.is_ok_and(|here| here.trim() == place.client.welcome().boot_id)
 }
 
 /// A box's runtime, as refusals say it.

@@ -4,10 +4,10 @@
 //! an impostor that replaced the socket file in the box is refused.
 
 use crate::awaited;
-use crate::channel::{Ask, Channel};
+use crate::channel::{Ask, Channel, Source};
 use crate::{Fence, FromGuest, MAX_FDS, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
 use hmz_api::journal::Outcome;
-use hmz_api::link::Link;
+use hmz_api::link::{Link, LinkKey};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -236,12 +236,25 @@ impl Client {
             }
             Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
             Link::Stream(link) => {
-                let shared = Arc::new(Shared::new());
-                let (channel, welcome) = Channel::begin(link, owner, fence, Arc::clone(&shared))?;
-                check(&welcome)?;
-                Ok(Self { inner: Arc::new(Inner { route: Route::Channel(channel), shared, welcome, next: AtomicU64::new(1) }) })
+                Self::begin_channel(Source::Dial(link.dial.clone()), (link.key.clone(), link.window()), owner, fence)
             }
         }
+    }
+
+    /// Opens the session of a guest at the other end of `stream`, which is the only one of its life. It is lost when that
+    /// ends, or when nothing is heard for `window`.
+    ///
+    /// # Errors
+    /// When the guest does not prove itself, refuses or is silent.
+    pub fn over(stream: UnixStream, key: LinkKey, window: Duration, fence: Option<Fence>) -> Result<Self, ClientError> {
+        Self::begin_channel(Source::Held(Mutex::new(Some(stream))), (key, window), false, fence)
+    }
+
+    fn begin_channel(source: Source, way: (LinkKey, Duration), owner: bool, fence: Option<Fence>) -> Result<Self, ClientError> {
+        let shared = Arc::new(Shared::new());
+        let (channel, welcome) = Channel::begin(source, way, owner, fence, Arc::clone(&shared))?;
+        check(&welcome)?;
+        Ok(Self { inner: Arc::new(Inner { route: Route::Channel(channel), shared, welcome, next: AtomicU64::new(1) }) })
     }
 
     /// Connects to the guest at `socket`, whose pid 1 is `pid` as this process sees it.

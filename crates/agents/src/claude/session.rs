@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::second::SecondBox;
 use crate::{Agent as _, Installed, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::{BoxedConfig, CliFence, SupervisorConfig};
+use hmz_anchor::{BoxedConfig, CliFence, Passage, SupervisorConfig};
 use hmz_api::Error;
 use hmz_api::journal::Event;
 use hmz_api::link::Link;
@@ -58,6 +58,7 @@ impl ClaudeSession {
             Seat::Second(second) => {
                 let (client, there) = (&second.client, &second.address);
                 let state = StateFolders::in_box(client)?;
+                make_directory(client, there, Path::new(&start.place.scratch), true).await?;
                 make_directory(client, there, &state.config, true).await?;
                 make_directory(client, there, &scratch(&start.place, &id), false).await?;
                 (state, None)
@@ -83,7 +84,7 @@ impl ClaudeSession {
             }),
             Seat::Second(second) => {
                 let has_begun = is_there(&second.client, &second.address, &transcript).await?;
-                second.launch(self.supervised_in(second, has_begun)?)
+                second.launch(self.supervised_in(second, has_begun)?)?
             }
         })
     }
@@ -100,7 +101,7 @@ impl ClaudeSession {
             policy: Claude.policy(installed),
             fence: Claude.fence(&self.start, installed, &self.id),
             env_allow: Claude.env_allow(),
-            is_handed: false,
+            passage: Passage::Own,
         })
     }
 
@@ -125,7 +126,7 @@ impl ClaudeSession {
             policy: Claude.policy(&second.found.installed),
             fence: CliFence { write, read: vec![PathBuf::from("/")] },
             env_allow: Claude.env_allow(),
-            is_handed: true,
+            passage: Passage::default(),
         })
     }
 

@@ -5,7 +5,7 @@ use crate::boxed::{make_directory, scratch};
 use crate::process::Process;
 use crate::{Agent as _, Launch, Seat, Session, SessionStart, Sink, TurnEnd};
 use async_trait::async_trait;
-use hmz_anchor::{BoxedConfig, CliFence, SupervisorConfig};
+use hmz_anchor::{BoxedConfig, CliFence, Passage, SupervisorConfig};
 use hmz_api::Error;
 use hmz_script::{Ask, Say};
 use hmz_wire::GUEST_PROGRAM;
@@ -43,12 +43,15 @@ impl ScriptSession {
                 make_directory(client, &start.place, Path::new(&start.place.scratch), true).await?;
                 make_directory(client, &start.place, &dir, false).await?;
             }
-            Seat::Second(second) => make_directory(&second.client, &second.address, &dir, false).await?,
+            Seat::Second(second) => {
+                make_directory(&second.client, &second.address, Path::new(&start.place.scratch), true).await?;
+                make_directory(&second.client, &second.address, &dir, false).await?;
+            }
         }
         Ok(Self { agent, start, id, process: None, told: false, turns: 0 })
     }
 
-    fn launch(&self) -> Launch {
+    fn launch(&self) -> Result<Launch, Error> {
         let argv = vec!["hmz".to_owned(), VERB.to_owned()];
         let cwd = PathBuf::from(&self.start.place.workdir);
         let place = self.start.place.clone();
@@ -59,7 +62,7 @@ impl ScriptSession {
             Seat::Boxed(_) => {
                 let program = place.link.guest().unwrap_or(GUEST_PROGRAM).to_owned();
                 let (env, write) = (own.into(), Vec::new());
-                return Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write });
+                return Ok(Launch::Boxed(BoxedConfig { program, argv, env, cwd, place, write }));
             }
             Seat::Second(second) => {
                 let installed = &second.found.installed;
@@ -72,7 +75,7 @@ impl ScriptSession {
                     policy: self.agent.policy(installed),
                     fence: CliFence { write: second.writable(), read: vec![PathBuf::from("/")] },
                     env_allow: self.agent.env_allow(),
-                    is_handed: true,
+                    passage: Passage::default(),
                 });
             }
         };
@@ -83,7 +86,7 @@ impl ScriptSession {
             }
         }
         env.extend(own);
-        Launch::Here(SupervisorConfig {
+        Ok(Launch::Here(SupervisorConfig {
             program: installed.program.clone(),
             argv,
             env,
@@ -92,8 +95,8 @@ impl ScriptSession {
             policy: self.agent.policy(installed),
             fence: self.agent.fence(&self.start, installed, &self.id),
             env_allow: self.agent.env_allow(),
-            is_handed: false,
-        })
+            passage: Passage::Own,
+        }))
     }
 
     /// Tells a process that was started what to play; `None` as [`Process::ask`] says it.
@@ -128,7 +131,7 @@ impl Session for ScriptSession {
 
     async fn warm(&mut self) -> Result<(), Error> {
         if self.process.is_none() {
-            self.process = Some(Process::start(&*self.start.launcher, &self.launch()).await?);
+            self.process = Some(Process::start(&*self.start.launcher, &self.launch()?).await?);
             self.told = false;
         }
         Ok(())

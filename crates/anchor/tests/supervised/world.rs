@@ -1,7 +1,7 @@
 //! A box, and sessions that work in it.
 
 use crate::container::{LIMIT, docker, eventually};
-use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
+use hmz_anchor::{CliFence, ExecPolicy, Passage, SupervisorConfig, launch};
 use hmz_api::launch::BoxAddress;
 use hmz_api::link::{Dial, Link, LinkKey, StreamLink};
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl World {
             policy: ExecPolicy { own: Vec::new(), listings: vec!["ps".into()], leaves: vec![" && pwd -P >| ".into()] },
             fence: CliFence { write: Vec::new(), read: vec![self.path("cli")] },
             env_allow: vec!["TERM".into(), "LC_*".into(), "FROM_CLI".into()],
-            is_handed: false,
+            passage: Passage::Own,
         }
     }
 

@@ -43,6 +43,18 @@ fn cannot(session: &Session<'_>, container: &str, why: &str) -> DriverError {
     DriverError::Refused(format!("{}: cannot work in the container {container}: {why}", session.at()))
 }
 
+/// Why nobody can work in a container now, as a clause of what its runtime lacks; `None`: it runs.
+///
+/// # Errors
+/// The daemon does not answer.
+pub async fn lacks(session: &Session<'_>, container: &str) -> Result<Option<String>, DriverError> {
+    Ok(match session.inspect_raw(container).await?.map(|raw| life::state(&raw)) {
+        Some(BoxState::Running(_)) => None,
+        Some(_) => Some(format!("its container {container} is not running")),
+        None => Some(format!("it has no container {container}")),
+    })
+}
+
 async fn find(session: &Session<'_>, container: &str) -> Result<Found, DriverError> {
     let raw = session.inspect_raw(container).await?;
     let raw = raw.ok_or_else(|| cannot(session, container, "there is none of that name"))?;

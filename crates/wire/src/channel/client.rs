@@ -11,7 +11,7 @@ use super::pump::{self, Here};
 use super::{Ask, ChannelError, Size, Tell, decode, encode};
 use crate::client::{Shared, lose, names_only, tell};
 use crate::{ClientError, CommandEvent, Fence, Spawn, Welcome, WireError};
-use hmz_api::link::StreamLink;
+use hmz_api::link::{Dial, LinkKey};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -94,10 +94,22 @@ pub(crate) struct Inner {
     control_was_full: bool,
 }
 
+/// Where the streams of a session come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Each is opened afresh.
+    Dial(Dial),
+    /// There is one, which is taken once: with it the session ends.
+    Held(Mutex<Option<UnixStream>>),
+}
+
 /// A session over streams.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    link: StreamLink,
+    source: Source,
+    key: LinkKey,
+    /// How long it outlives a stream.
+    window: Duration,
     session: [u8; 16],
     inner: Mutex<Inner>,
     /// Told when there is something to send, or the stream is cut.
@@ -115,13 +127,16 @@ impl Channel {
     /// # Errors
     /// When no stream can be opened, or the guest does not prove itself, refuses or is silent.
     pub(crate) fn begin(
-        link: &StreamLink,
+        source: Source,
+        (key, window): (LinkKey, Duration),
         owner: bool,
         fence: Option<Fence>,
         shared: Arc<Shared>,
     ) -> Result<(Arc<Self>, Welcome), ClientError> {
         let own = Arc::new(Self {
-            link: link.clone(),
+            source,
+            key,
+            window,
             session: handshake::random()?,
             inner: Mutex::default(),
             wake: Condvar::new(),
@@ -132,7 +147,7 @@ impl Channel {
         let first = own.dial(0, PATIENCE)?;
         own.inner()
             .mux
-            .message(encode(&Ask::Hello { owner, fence, window_ms: link.window_ms }).map_err(WireError::from)?)
+            .message(encode(&Ask::Hello { owner, fence, window_ms: window.as_millis() as u64 }).map_err(WireError::from)?)
             .map_err(WireError::from)?;
         let driver = Arc::clone(&own);
         std::thread::Builder::new().name("channel".into()).spawn(move || driver.drive(first))?;
@@ -260,18 +275,24 @@ impl Channel {
 
     /// Opens stream `number`, each step within `patience`; the mux goes on over it.
     fn dial(&self, number: u32, patience: Duration) -> Result<Dialed, ClientError> {
-        let mut dialed = Dialed::open(&self.link.dial, patience)?;
+        let mut dialed = match &self.source {
+            Source::Dial(dial) => Dialed::open(dial, patience)?,
+            Source::Held(stream) => {
+                let held = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Dialed::held(held.ok_or(ClientError::Gone)?, patience)?
+            }
+        };
         dialed.set_patience(patience)?;
         let received = self.inner().mux.received();
         let open =
             Open { version: CHANNEL_VERSION, session: self.session, stream: number, nonce: handshake::random()?, received };
-        let theirs = match handshake::open(&mut dialed, &self.link.key, &open) {
+        let theirs = match handshake::open(&mut dialed, &self.key, &open) {
             Ok(theirs) => theirs,
             Err(e) => return Err(reason(e, dialed)),
         };
         self.inner().mux.restart(theirs).map_err(WireError::from)?;
         // what reads looks this often whether the other side is still heard
-        dialed.set_patience((self.link.window() / 12).max(Duration::from_millis(10)))?;
+        dialed.set_patience((self.window / 12).max(Duration::from_millis(10)))?;
         Ok(dialed)
     }
 
@@ -319,7 +340,7 @@ impl Channel {
                 }
                 continue;
             }
-            let quiet = self.link.window() / 6;
+            let quiet = self.window / 6;
             if now.duration_since(pinged) >= quiet {
                 pinged = now;
                 inner.mux.ping(0);
@@ -341,13 +362,13 @@ impl Channel {
         loop {
             let mut inner = self.inner();
             let silent = inner.heard.map_or(Duration::ZERO, |heard| heard.elapsed());
-            let left = self.link.window().saturating_sub(silent);
+            let left = self.window.saturating_sub(silent);
             if inner.lost || inner.closing || left.is_zero() {
                 return None;
             }
             // not at once again: what cut it may last, and a daemon must not be asked without end
             if *number > 0 {
-                let pause = (self.link.window() / 40).min(left);
+                let pause = (self.window / 40).min(left);
                 inner = self.wake.wait_timeout(inner, pause).unwrap_or_else(PoisonError::into_inner).0;
             }
             drop(inner);
@@ -355,7 +376,7 @@ impl Channel {
             match self.dial(*number, left.clamp(Duration::from_millis(10), REDIAL)) {
                 Ok(dialed) => return Some(dialed),
                 // a guest that says no will not say yes
-                Err(ClientError::Refused(_) | ClientError::Wire(WireError::Protocol(_))) => return None,
+                Err(ClientError::Refused(_) | ClientError::Wire(WireError::Protocol(_)) | ClientError::Gone) => return None,
                 Err(_) => {}
             }
         }
@@ -402,7 +423,7 @@ impl Channel {
                     self.wake();
                 }
                 Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
-                    if self.inner().heard.is_some_and(|heard| heard.elapsed() >= self.link.window() / 3) {
+                    if self.inner().heard.is_some_and(|heard| heard.elapsed() >= self.window / 3) {
                         break;
                     }
                 }

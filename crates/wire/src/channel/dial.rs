@@ -70,6 +70,15 @@ impl Dialed {
         }
     }
 
+    /// A stream that is there already; each write takes at most `patience`.
+    ///
+    /// # Errors
+    /// When it cannot be told so.
+    pub(crate) fn held(socket: UnixStream, patience: Duration) -> io::Result<Self> {
+        socket.set_write_timeout(Some(patience))?;
+        Ok(Self { socket, framed: None, program: None })
+    }
+
     fn of(socket: UnixStream) -> Self {
         Self { socket, framed: Some(engine::Deframer::default()), program: None }
     }

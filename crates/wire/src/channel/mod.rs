@@ -19,7 +19,7 @@ pub mod terminal;
 pub use carry::{CARRIED, Carried, carry, run_in};
 pub use pump::write_all;
 
-pub(crate) use client::Channel;
+pub(crate) use client::{Channel, Source};
 
 use crate::{Bytes, Fence, Spawn, Status, Welcome, WireError};
 use serde::{Deserialize, Serialize};
