@@ -1,7 +1,7 @@
 //! This program as an agent: supervised, with its commands in a box; or natively.
 
 use crate::support::home::TestHome;
-use hmz_anchor::{CliFence, ExecPolicy, SupervisorConfig, launch};
+use hmz_anchor::{CliFence, ExecPolicy, Passage, SupervisorConfig, launch};
 use hmz_api::launch::BoxAddress;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ pub fn supervised(home: &TestHome, place: &BoxAddress, words: &[&str]) -> f64 {
         policy: ExecPolicy { own: vec![program.clone()], ..ExecPolicy::default() },
         fence: CliFence::default(),
         env_allow: vec!["TERM".into()],
-        is_handed: false,
+        passage: Passage::Own,
         program,
     };
     let mut session = launch::supervised(home.program()).expect("a supervisor");

@@ -236,7 +236,7 @@ impl Client {
             }
             Link::Direct { socket, pid } => Self::connect(Path::new(socket), *pid, owner, fence),
             Link::Stream(link) => {
-                Self::begin_channel(Source::Dial(link.dial.clone()), (link.key.clone(), link.window()), owner, fence)
+                Self::begin_channel(Source::Dial(Box::new(link.dial.clone())), (link.key.clone(), link.window()), owner, fence)
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Streams that are cut: gone on with within the window, lost beyond it, and never taken for a good end.
 
 use crate::harness::{LIMIT, docker, event, eventually, prints, sh, words};
-use crate::world::{Far, WINDOW_MS, end, kill, on_pipes, try_on_pipes};
+use crate::world::{Far, WINDOW_MS, end, key, kill, on_pipes, try_on_pipes};
 use hmz_api::link::{Dial, StreamLink};
 use hmz_wire::{Client, Command, CommandEvent, Status};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Short, where it is to be over.
@@ -196,4 +198,28 @@ fn the_engine_api_carries_it_too() {
     let gone = Dial::Engine { endpoint: "unix:///nonexistent".into(), container: "c".into(), argv: Vec::new() };
     let error = it.try_client(StreamLink { dial: gone, ..link }, None).expect_err("no daemon").to_string();
     assert!(error.contains("/nonexistent"), "{error}");
+}
+
+/// A stream that somebody else carries cannot be opened anew.
+#[test]
+fn the_end_of_a_stream_that_is_held_is_the_end_of_its_session() {
+    let it = Far::foreign("busybox:latest");
+    let (ours, theirs) = UnixStream::pair().expect("a socket");
+    let output = theirs.try_clone().expect("a descriptor");
+    let carrier = ["exec", "-i", &it.name, "/.hmz/hmz", "guest", "serve"];
+    let mut carrier = std::process::Command::new("docker")
+        .args(carrier)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(OwnedFd::from(output))
+        .spawn()
+        .expect("the docker command line");
+    // far longer than anybody waits for the end here
+    let client = Client::over(ours, key(7), Duration::from_secs(600), None).expect("the guest");
+    assert_eq!(prints(&client, words(&["echo", "there"])), "there");
+    let (command, _input, _out, _err) = on_pipes(&client, words(&["sleep", "1000"]));
+    assert_eq!(event(&command), CommandEvent::Started);
+    carrier.kill().expect("a signal");
+    carrier.wait().expect("its end");
+    assert_eq!(event(&command), CommandEvent::Lost);
+    client.shutdown();
 }

@@ -98,7 +98,7 @@ pub(crate) struct Inner {
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Each is opened afresh.
-    Dial(Dial),
+    Dial(Box<Dial>),
     /// There is one, which is taken once: with it the session ends.
     Held(Mutex<Option<UnixStream>>),
 }
