@@ -71,6 +71,28 @@ fn a_box_is_made_worked_in_and_removed_over_ssh() {
     a_box_over("ssh");
 }
 
+#[test]
+fn what_docker_host_and_its_certificates_say_is_followed_as_docker_does() {
+    let far = Far::new(Duration::from_millis(5));
+    let home = &far.home;
+    let manifest = home.home().join("box.yaml");
+    std::fs::write(&manifest, environment("plain", far.work.0.to_str().unwrap())).unwrap();
+    home.settings("runtimes:\n  docker:\n    plain: {endpoint: local}\n");
+    let place = far.tls();
+    let (endpoint, tls_dir) = place.split_once(", tls_dir: ").unwrap();
+    let endpoint = endpoint.trim_start_matches("endpoint: ").trim_matches('\'').to_owned();
+    let vars = [("DOCKER_HOST", endpoint.as_str()), ("DOCKER_TLS_VERIFY", "1"), ("DOCKER_CERT_PATH", tls_dir)];
+    let hmz = |words: &[&str]| home.hmz(words).envs(vars.map(|(name, value)| (name, value.to_owned())));
+    let _ = hmz(&["apply", "-f"]).arg(&manifest).run().ok();
+    let _ = hmz(&["wait", "--for=condition=Ready", "env/box", "--timeout", "2m"]).run().ok();
+    assert_eq!((far.containers().len(), home.containers().len()), (1, 0), "it is there and not here");
+    // our daemon knows the way without them
+    assert!(kill_daemon(home));
+    assert_eq!(home.hmz(["sh", "env/box", "--", "pwd"]).run().ok().out(), format!("{}\n", far.work.0.display()));
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    far.assert_nothing_left();
+}
+
 const TASK: &str = "Print this machine's hostname and OS, then fix add() in calc.py.";
 const ANSWER: &str = "Fixed: the add() function now returns a + b.";
 

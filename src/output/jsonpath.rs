@@ -88,9 +88,10 @@ impl Path {
         self.at(document, document)
     }
 
-    /// Whether its first step is that field.
-    pub fn begins_with(&self, name: &str) -> bool {
-        matches!(self.steps.first(), Some(Step::Fields(names)) if names.iter().any(|first| first == name))
+    /// Whether its first steps are those fields.
+    pub fn begins_with(&self, fields: &[&str]) -> bool {
+        let is = |(step, name): (&Step, &&str)| matches!(step, Step::Fields(names) if names.iter().any(|first| first == name));
+        self.steps.len() >= fields.len() && self.steps.iter().zip(fields).all(is)
     }
 
     fn at<'a>(&self, root: &'a Value, here: &'a Value) -> Vec<&'a Value> {

@@ -281,9 +281,11 @@ fn look(resource: &AnyResource, wish: &Wish) -> Look {
                 [] => "there is none".to_owned(),
                 several => format!("it is '{}'", several.join(" ")),
             };
-            // what is observed counts once what is declared was looked at
-            let observed = resource.conditions().into_iter().flat_map(|all| &all.0).map(|c| c.observed_generation).max();
-            let is_old = path.begins_with("status") && observed.is_some_and(|observed| observed < generation);
+            // what is observed counts once what is declared was looked at, and of a box once no part of it is an earlier one's
+            let all = resource.conditions().into_iter().flat_map(|all| &all.0).map(|c| c.observed_generation);
+            let is_of_a_box = matches!(resource, AnyResource::Environment(_)) && !path.begins_with(&["status", "conditions"]);
+            let observed = if is_of_a_box { all.min() } else { all.max() };
+            let is_old = path.begins_with(&["status"]) && observed.is_some_and(|observed| observed < generation);
             if is_old {
                 last.push_str(&stale(observed.unwrap_or_default(), generation));
                 return Look::Not(last);
@@ -367,3 +369,37 @@ fn hopeless(resource: &AnyResource) -> Option<Error> {
 
 /// Reasons of an environment whose box has ended.
 const ENDS: [&str; 7] = ["OutOfMemory", "Stopped", "KilledByHand", "Exited", "RemovedByHand", "Unknown", "GuestSilent"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmz_api::Resource;
+    use hmz_api::kinds::{Environment, EnvironmentSpec};
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_field_of_a_box_that_is_on_its_way_out_does_not_count() {
+        let spec: EnvironmentSpec = serde_json::from_str(r#"{"runtime": "docker:here"}"#).unwrap();
+        let mut env = Resource::<Environment>::new("box".to_owned(), spec);
+        env.metadata.generation = 2;
+        env.status.container_id = Some("old".into());
+        let mut set = |kind: &str, status, reason: &str, generation| {
+            env.status.conditions.set(kind, status, reason, "", generation, Timestamp::UNIX_EPOCH);
+        };
+        set(condition::SCHEDULED, ConditionStatus::True, "Held", 1);
+        set(condition::CREATED, ConditionStatus::False, "Replacing", 2);
+        set(condition::READY, ConditionStatus::False, "Replacing", 2);
+        let mut any = AnyResource::Environment(Box::new(env));
+        let is = |any: &AnyResource, text: &str| match look(any, &wish(text).unwrap()) {
+            Look::Is(done) => done.is_ok(),
+            Look::Not(_) => false,
+        };
+        assert!(!is(&any, "jsonpath={.status.container_id}"));
+        // a condition says itself of which generation it is
+        assert!(is(&any, "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=Replacing"));
+        assert!(is(&any, "jsonpath={.spec.runtime}=docker:here"));
+        let AnyResource::Environment(env) = &mut any else { unreachable!() };
+        env.status.conditions.set(condition::SCHEDULED, ConditionStatus::True, "Held", "", 2, Timestamp::UNIX_EPOCH);
+        assert!(is(&any, "jsonpath={.status.container_id}"));
+    }
+}

@@ -1,5 +1,6 @@
 //! What is known of GPUs from having asked them. Pure.
 
+use hmz_api::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The vendor and class of NVIDIA's devices in the container device interface.
@@ -23,6 +24,8 @@ pub struct GpuAnswers {
     pub silent: BTreeSet<String>,
     /// The uuid of those that were asked by their number.
     pub uuids: BTreeMap<String, String>,
+    /// The memory of those that said it.
+    pub memory: BTreeMap<String, Memory>,
 }
 
 impl GpuAnswers {
@@ -30,6 +33,15 @@ impl GpuAnswers {
     pub fn same<'a>(&'a self, id: &'a str) -> &'a str {
         let id = bare(id);
         self.uuids.get(id).map_or(id, String::as_str)
+    }
+
+    /// The least memory that one of these has which said how much it has.
+    pub fn least_memory<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> Option<Memory> {
+        let of = |id: &String| {
+            let known = self.memory.get(bare(id));
+            known.or_else(|| self.memory.iter().find(|(other, _)| self.same(other) == self.same(id)).map(|(_, memory)| memory))
+        };
+        ids.into_iter().filter_map(of).min().copied()
     }
 
     /// Whether a GPU does not answer.
@@ -58,7 +70,11 @@ mod tests {
         let answers = GpuAnswers {
             silent: ["1".to_owned()].into(),
             uuids: [("0", "GPU-a"), ("1", "GPU-b")].map(|(n, u)| (n.into(), u.into())).into(),
+            memory: [("0", 80), ("GPU-b", 16)].map(|(id, gib)| (id.into(), Memory::from_bytes(gib << 30))).into(),
         };
+        let least = |ids: &[&str]| answers.least_memory(&ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        let gib = |n: u64| Some(Memory::from_bytes(n << 30));
+        assert_eq!([least(&["0", "1"]), least(&["GPU-a", "2"]), least(&["2"]), least(&[])], [gib(16), gib(80), None, None]);
         assert_eq!(["0", "GPU-a", "nvidia.com/gpu=0", "2"].map(|id| answers.same(id)), ["GPU-a", "GPU-a", "GPU-a", "2"]);
         let silent = ["0", "GPU-a", "1", "nvidia.com/gpu=1", "GPU-b", "2"].map(|id| answers.is_silent(id));
         assert_eq!(silent, [false, false, true, true, true, false]);

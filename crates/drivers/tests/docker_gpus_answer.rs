@@ -169,6 +169,25 @@ async fn one_that_does_not_answer_is_not_handed_out_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn how_much_memory_one_has_it_says_itself() {
+    let m = Machine::with(&["echo '0, $UUID, 16384'", "echo '0, $UUID, 24576'"]).listed().await;
+    let (driver, key) = (m.driver(), m.corner.key("box"));
+    let asks = |gib: u64| [Want { gpu_memory: Some(Memory::from_bytes(gib << 30)), ..m.wants(&key, 1) }];
+    let words = short(driver.admit(&m.corner.target, &asks(24)).await.unwrap());
+    let at = m.corner.target.runtime.at();
+    assert_eq!(words, format!("{at} has a GPU of 16 GiB, and 'box' asks for 24 GiB"));
+    assert_eq!(granted(driver.admit(&m.corner.target, &asks(16)).await.unwrap()), [m.numbers[0].clone()]);
+    // one that does not say it is promised for nothing, unless that was saved
+    let quiet = Machine::with(&[ANSWERS]).listed().await;
+    let want = [Want { gpu_memory: Some(Memory::from_bytes(1 << 30)), ..quiet.wants(&key, 1) }];
+    let words = short(quiet.driver().admit(&quiet.corner.target, &want).await.unwrap());
+    assert!(words.contains("is not known (say it in the runtime's gpu_memory), and 'box' asks for 1 GiB"), "{words}");
+    let mut said = quiet.corner.target.clone();
+    said.spec.gpu_memory = Some(Memory::from_bytes(8 << 30));
+    assert_eq!(granted(quiet.driver().admit(&said, &want).await.unwrap()), [quiet.numbers[0].clone()]);
+}
+
+#[tokio::test]
 async fn what_nobody_can_tell_is_handed_out() {
     let m = Machine::with(&[NOT_ITS_FAULT, HANGS]).listed().await;
     let driver = m.limits(Limits { gpu_answers: Duration::from_secs(2), ..Limits::default() });
@@ -243,7 +262,7 @@ async fn who_goes_away_while_asking_leaves_nothing_and_nobody_waits_inside_the_l
             assert!(!found.is_empty());
             let has = common::docker(&["-H", &m.endpoint, "inspect", "--format", "{{.HostConfig.NetworkMode}} {{json .HostConfig.DeviceRequests}} {{.Config.Entrypoint}} {{.Config.Cmd}}", name]);
             assert!(has.starts_with("none ") && has.contains(&format!("nvidia.com/gpu={}", m.numbers[0])), "{has}");
-            assert!(has.ends_with("[nvidia-smi] [--query-gpu=index,uuid --format=csv,noheader]"), "{has}");
+            assert!(has.ends_with("[nvidia-smi] [--query-gpu=index,uuid,memory.total --format=csv,noheader,nounits]"), "{has}");
             // who wants none is admitted meanwhile
             assert!(matches!(driver.admit(target, &[want(&two)]).await.unwrap(), Admitted::Held(_)));
             assert_eq!(m.probes().len(), 1);

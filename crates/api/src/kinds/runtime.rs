@@ -183,7 +183,7 @@ const DOCKER: [&str; 20] = [
     "fallback",
 ];
 
-const SWARM: [&str; 16] = [
+const SWARM: [&str; 17] = [
     "endpoint",
     "tls_dir",
     "harness",
@@ -196,6 +196,7 @@ const SWARM: [&str; 16] = [
     "lease",
     "workdir",
     "fallback",
+    "gpu_memory",
     "gpu_resource",
     "constraints",
     "max_tasks",

@@ -149,13 +149,27 @@ fn gpus(at: &str, total: &Gpus, held: &[Held], wants: &[Want], short: &mut Vec<S
         });
         short.push(format!("{at} has {} of {} GPUs free, and {who} {want}{notes}{holders}", free.len(), all.len()));
     }
-    let more = |w: &&Want| w.gpu_memory.zip(total.memory).is_some_and(|(asks, has)| asks > has);
-    if let (Some(most), Some(has)) = (wants.iter().filter(more).max_by_key(|w| w.gpu_memory), total.memory) {
-        let (has, asks) = (has.in_words(), most.gpu_memory.unwrap_or_default().in_words());
-        short.push(format!("{at}'s GPUs have {has} each, and '{}' asks for {asks}", most.key.role));
+    let told = total.answers.least_memory(usable);
+    if let Some(why) = gpu_memory(at, total.memory, told, wants) {
+        short.push(why);
         *could_fit = false;
     }
     free
+}
+
+/// Why GPUs have too little memory for one of these, by what was saved of them, else by what they say. Of those of which nothing is
+/// known nobody is promised any.
+pub fn gpu_memory(at: &str, saved: Option<Memory>, told: Option<Memory>, wants: &[Want]) -> Option<String> {
+    let asking = wants.iter().filter(|w| w.gpus.is_some_and(|n| n > 0));
+    let most = asking.filter(|w| w.gpu_memory.is_some_and(|asks| asks > Memory::default())).max_by_key(|w| w.gpu_memory)?;
+    let asks = most.gpu_memory?;
+    let has = match (saved, told) {
+        (Some(has), _) if asks > has => format!("{at}'s GPUs have {} each", has.in_words()),
+        (None, Some(has)) if asks > has => format!("{at} has a GPU of {}", has.in_words()),
+        (None, None) => format!("how much memory {at}'s GPUs have is not known (say it in the runtime's gpu_memory)"),
+        _ => return None,
+    };
+    Some(format!("{has}, and '{}' asks for {}", most.key.role, asks.in_words()))
 }
 
 /// Ids for each, out of the free ones; there are enough.
@@ -327,6 +341,16 @@ mod tests {
         );
         let big = [Want { gpu_memory: Some(Memory::from_bytes(24 << 30)), ..want("box", 0, 0, 1) }];
         assert_eq!(refusal(&two, &[], &big), "docker@gpubox's GPUs have 16 GiB each, and 'box' asks for 24 GiB");
+        let mut unsaid = two.clone();
+        unsaid.gpus.memory = None;
+        assert_eq!(
+            refusal(&unsaid, &[], &big),
+            "how much memory docker@gpubox's GPUs have is not known (say it in the runtime's gpu_memory), and 'box' asks for 24 GiB"
+        );
+        unsaid.gpus.answers.memory = [("0", 80), ("1", 16)].map(|(id, gib)| (id.into(), Memory::from_bytes(gib << 30))).into();
+        assert_eq!(refusal(&unsaid, &[], &big), "docker@gpubox has a GPU of 16 GiB, and 'box' asks for 24 GiB");
+        unsaid.gpus.ids = vec!["0".into()];
+        assert_eq!(check("d", &unsaid, &[], &big), Ok(()));
         assert!(check("d", &two, &[holds("a", &["0"])], &ask(2)).unwrap_err().could_fit);
         assert!(!check("d", &two, &[], &ask(3)).unwrap_err().could_fit);
         assert!(!check("d", &two, &[], &big).unwrap_err().could_fit);

@@ -1,7 +1,7 @@
 //! What endpoint `local` means: what the docker command line here would reach.
 
 use super::context;
-use super::way::{Way, of_docker_host};
+use super::way::{TlsFiles, Way, of_docker_host};
 use crate::error::DriverError;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,12 +10,17 @@ use std::path::{Path, PathBuf};
 
 /// Where docker listens unless told otherwise.
 const USUAL: &str = "/var/run/docker.sock";
+/// What stands behind an address whose daemon proves itself with TLS, before the directory of the certificates.
+const VERIFIED: &str = "?tls=";
+/// The same where it need not.
+const UNVERIFIED: &str = "?tls-unverified=";
 /// Largest configuration file read, in bytes.
 const MAX_CONFIG: u64 = 4 << 20;
 
 /// The address the docker command line reaches with this environment, as `unix:///var/run/docker.sock`: DOCKER_HOST,
 /// else the context of DOCKER_CONTEXT or of `config.json`, else the usual socket, else the rootless one when only that is there.
-/// A context that is no socket here is `context:NAME`.
+/// A context that is no socket here is `context:NAME`; the directory of DOCKER_HOST's certificates stands behind its address,
+/// and [`with_tls`] takes it off.
 ///
 /// # Errors
 /// A context that is not there, or an address that is none.
@@ -25,10 +30,16 @@ pub fn resolve_local(env: &BTreeMap<String, String>) -> Result<String, DriverErr
 
 fn resolve(env: &BTreeMap<String, String>, usual: &Path) -> Result<String, DriverError> {
     let var = |name: &str| env.get(name).map(String::as_str).filter(|v| !v.is_empty());
-    if let Some(host) = var("DOCKER_HOST") {
-        return said(host, var("DOCKER_TLS_VERIFY").or(var("DOCKER_TLS")).is_some(), usual);
-    }
     let config = config_dir(env);
+    if let Some(host) = var("DOCKER_HOST") {
+        let certificates = var("DOCKER_CERT_PATH").map(PathBuf::from).or(config);
+        let tls = match (var("DOCKER_TLS_VERIFY"), var("DOCKER_TLS")) {
+            (Some(_), _) => Some(VERIFIED),
+            (None, Some(_)) => Some(UNVERIFIED),
+            (None, None) => None,
+        };
+        return said(host, tls.zip(certificates), usual);
+    }
     let context = match (var("DOCKER_CONTEXT"), &config) {
         (Some(name), _) => Some(name.to_owned()),
         (None, Some(dir)) => current_context(dir)?,
@@ -83,17 +94,30 @@ fn current_context(dir: &Path) -> Result<Option<String>, DriverError> {
     Ok(name.map(str::to_owned))
 }
 
-/// What DOCKER_HOST says.
-fn said(host: &str, tls: bool, usual: &Path) -> Result<String, DriverError> {
+/// The address that is meant, and the files of TLS where it is what DOCKER_HOST says beside the variables of TLS.
+pub fn with_tls(said: &str) -> (&str, Option<TlsFiles>) {
+    let parts = said.split_once(VERIFIED).map(|parts| (parts, false));
+    let Some(((address, dir), unverified)) = parts.or_else(|| said.split_once(UNVERIFIED).map(|parts| (parts, true))) else {
+        return (said, None);
+    };
+    let there = |file: &str| Some(Path::new(dir).join(file)).filter(|path| path.is_file());
+    // without a certificate of its own a client is nobody to the daemon, and without an authority's it believes none
+    let own = there("cert.pem").zip(there("key.pem"));
+    let ca = (!unverified).then(|| Path::new(dir).join("ca.pem"));
+    (address, Some(TlsFiles { ca, own, unverified }))
+}
+
+/// What DOCKER_HOST says; with how TLS is written behind it and where its files are.
+fn said(host: &str, tls: Option<(&str, PathBuf)>, usual: &Path) -> Result<String, DriverError> {
     let refused = |why: &str| Err(DriverError::Refused(format!("DOCKER_HOST is '{host}', {why}")));
     match host.trim() {
         "unix://" => Ok(format!("unix://{}", usual.display())),
-        text if tls && text.starts_with("tcp://") => {
-            refused("with TLS: save a docker runtime with that endpoint and its tls_dir, and name it")
-        }
-        text => match of_docker_host(text, None) {
+        text => match of_docker_host(text, tls.as_ref().map(|_| TlsFiles { ca: None, own: None, unverified: false })) {
             Some(Way::Unix(path)) => Ok(format!("unix://{}", path.display())),
-            Some(Way::Tcp { host, port, .. }) => Ok(hmz_api::kinds::Endpoint::Tcp { host, port }.to_string()),
+            Some(Way::Tcp { host, port, .. }) => {
+                let address = hmz_api::kinds::Endpoint::Tcp { host, port };
+                Ok(tls.map_or_else(|| address.to_string(), |(how, dir)| format!("{address}{how}{}", dir.display())))
+            }
             Some(Way::Ssh(_)) => Ok(text.to_owned()),
             None => refused("which is none of unix:///PATH, tcp://HOST:PORT and ssh://[USER@]HOST[:PORT]"),
         },
@@ -137,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_tls_stand_behind_an_address() {
+        let place = Place::new(&[]).file("c/cert.pem", "").file("c/key.pem", "");
+        let dir = place.dir.path().join("c");
+        let own = Some((dir.join("cert.pem"), dir.join("key.pem")));
+        let text = |how: &str| format!("tcp://h:1{how}{}", dir.display());
+        let verified = TlsFiles { ca: Some(dir.join("ca.pem")), own: own.clone(), unverified: false };
+        assert_eq!(with_tls(&text(VERIFIED)), ("tcp://h:1", Some(verified)));
+        assert_eq!(with_tls(&text(UNVERIFIED)), ("tcp://h:1", Some(TlsFiles { ca: None, own, unverified: true })));
+        assert_eq!(with_tls("tcp://h:1"), ("tcp://h:1", None));
+    }
+
+    #[test]
     fn what_local_means() {
         let config = r#"{"currentContext":"mine"}"#;
         let cases: Vec<(&str, Place, &str)> =
@@ -150,8 +186,18 @@ mod tests {
                 ("ssh", Place::new(&[("DOCKER_HOST", "ssh://h")]), "ssh://h"),
                 (
                     "tcp with TLS",
-                    Place::new(&[("DOCKER_HOST", "tcp://h:1"), ("DOCKER_TLS_VERIFY", "1")]),
-                    "DOCKER_HOST is 'tcp://h:1', with TLS: save a docker runtime with that endpoint and its tls_dir, and name it",
+                    Place::new(&[("DOCKER_HOST", "tcp://h:1"), ("DOCKER_TLS_VERIFY", "1"), ("HOME", "@/home")]),
+                    "tcp://h:1?tls=@/home/.docker",
+                ),
+                (
+                    "tcp with TLS of any daemon, with certificates elsewhere",
+                    Place::new(&[("DOCKER_HOST", "tcp://h"), ("DOCKER_TLS", "1"), ("DOCKER_CERT_PATH", "@/c"), ("HOME", "@")]),
+                    "tcp://h:2376?tls-unverified=@/c",
+                ),
+                (
+                    "a socket is without TLS",
+                    Place::new(&[("DOCKER_HOST", "unix:///x.sock"), ("DOCKER_TLS_VERIFY", "1"), ("HOME", "@/home")]),
+                    "unix:///x.sock",
                 ),
                 (
                     "relative",

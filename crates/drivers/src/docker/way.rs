@@ -2,7 +2,7 @@
 
 use super::DockerIdentity;
 use super::context;
-use super::endpoint::resolve_local;
+use super::endpoint::{resolve_local, with_tls};
 use crate::error::DriverError;
 use crate::types::Target;
 use async_trait::async_trait;
@@ -87,18 +87,19 @@ pub async fn resolve(target: &Target, who: &DockerIdentity) -> Result<(Way, Stri
         (Endpoint::Local, Some(said)) => said.clone(),
         (other, _) => other.to_string(),
     };
-    let endpoint = said.parse::<Endpoint>().map_err(|e| DriverError::Refused(format!("{at}: {}", e.message)))?;
+    let (address, tls) = with_tls(&said);
+    let endpoint = address.parse::<Endpoint>().map_err(|e| DriverError::Refused(format!("{at}: {}", e.message)))?;
     let way = match endpoint {
         Endpoint::Local => return Err(DriverError::Refused(format!("{at}: local does not say which daemon that is"))),
         Endpoint::Unix(path) => Way::Unix(path.into()),
         Endpoint::Tcp { host, port } => {
             let dir = target.spec.tls_dir.as_ref().map(PathBuf::from);
-            let tls = dir.map(|dir| TlsFiles {
+            let saved = dir.map(|dir| TlsFiles {
                 ca: Some(dir.join("ca.pem")),
                 own: Some((dir.join("cert.pem"), dir.join("key.pem"))),
                 unverified: false,
             });
-            Way::Tcp { host, port, tls }
+            Way::Tcp { host, port, tls: saved.or(tls) }
         }
         Endpoint::Ssh(address) => Way::Ssh(host_at(&address)),
         Endpoint::Saved(name) => {

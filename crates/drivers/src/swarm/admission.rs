@@ -133,6 +133,9 @@ fn grant(manager: &Manager<'_>, held: &[Held], wants: &[Want]) -> Result<Vec<Sha
     };
     // GPUs are the scheduler's alone
     let without: Vec<Want> = wants.iter().map(|w| Want { gpus: None, gpu_memory: None, ..w.clone() }).collect();
+    if let Some(message) = capacity::gpu_memory(&manager.at(), spec.gpu_memory, None, wants) {
+        return Err(Shortage { message, could_fit: false });
+    }
     let kind = spec.gpu_resource.as_deref().unwrap_or_default();
     let mut shares = capacity::grant(&manager.at(), &total, held, &without, &[])?;
     for (share, want) in shares.iter_mut().zip(wants) {

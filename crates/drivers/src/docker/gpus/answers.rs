@@ -4,6 +4,7 @@
 //! time, a daemon that does not give the device) says nothing of the GPU: it is not withheld on a guess.
 
 use crate::gpus::{GpuAnswers, bare, is_number};
+use hmz_api::Memory;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,26 +19,45 @@ const LOST: i64 = 15;
 /// What asking one came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// It answers, with its uuid where it alone did.
-    Answers(Option<String>),
+    /// It answers, with what it says of itself where it alone did.
+    Answers(Option<Told>),
     /// It does not.
     Silent,
     /// That could not be found out.
     Unknown,
 }
 
+/// What one says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Its uuid.
+    pub uuid: String,
+    /// Its memory, where it says that.
+    pub memory: Option<Memory>,
+}
+
+impl Told {
+    /// One line: the index, the uuid, the memory in MiB.
+    fn read(line: &str) -> Option<Self> {
+        let mut fields = line.split(',').map(str::trim).skip(1);
+        let uuid = fields.next().filter(|uuid| uuid.starts_with("GPU-"))?;
+        let memory = fields.next().and_then(|mib| mib.parse::<u64>().ok()).and_then(|mib| mib.checked_mul(1 << 20));
+        Some(Self { uuid: uuid.to_owned(), memory: memory.map(Memory::from_bytes) })
+    }
+}
+
 impl Heard {
-    /// Reads how `nvidia-smi --query-gpu=index,uuid --format=csv,noheader` ended and what it said. The index is of no use: a
+    /// Reads how `nvidia-smi --query-gpu=index,uuid,memory.total --format=csv,noheader,nounits` ended and what it said. The index is of no use: a
     /// container that is given one GPU calls it 0 whichever it is.
     pub fn read(code: Option<i64>, said: &str) -> Self {
         match code {
             Some(0) => {
-                let uuids: Vec<&str> =
-                    said.lines().filter_map(|line| line.split_once(',')).map(|(_, uuid)| uuid.trim()).collect();
-                match uuids.as_slice() {
-                    [one] if one.starts_with("GPU-") => Self::Answers(Some((*one).to_owned())),
-                    several if several.iter().any(|uuid| uuid.starts_with("GPU-")) => Self::Answers(None),
-                    _ => Self::Unknown,
+                let lines = said.lines().filter(|line| line.contains(',')).count();
+                let mut told = said.lines().filter_map(Told::read);
+                match (told.next(), lines) {
+                    (Some(one), 1) => Self::Answers(Some(one)),
+                    (Some(_), _) => Self::Answers(None),
+                    (None, _) => Self::Unknown,
                 }
             }
             Some(NOT_FOUND) if said.to_ascii_lowercase().contains(NONE_FOUND) => Self::Silent,
@@ -55,6 +75,8 @@ struct Entry {
     unknown: HashMap<String, Instant>,
     /// The uuid of one that was asked by its number, now or before.
     uuid: Option<String>,
+    /// Its memory, as it said last.
+    memory: Option<Memory>,
 }
 
 /// What was heard of the GPUs of a daemon, by id.
@@ -99,9 +121,14 @@ impl Known {
                 entry.unknown.insert(with.to_owned(), now);
                 return;
             }
-            // of a part of a GPU it is the whole one's
-            Heard::Answers(Some(uuid)) if is_number(id) => entry.uuid = Some(uuid),
-            Heard::Answers(_) | Heard::Silent => {}
+            Heard::Answers(Some(told)) => {
+                // of a part of a GPU it is the whole one's
+                if is_number(id) {
+                    entry.uuid = Some(told.uuid);
+                }
+                entry.memory = told.memory.or(entry.memory);
+            }
+            Heard::Answers(None) | Heard::Silent => {}
         }
         entry.silent = Some((is_silent, now));
         entry.unknown.clear();
@@ -132,6 +159,9 @@ impl Known {
             if let Some(uuid) = &entry.uuid {
                 answers.uuids.insert(id.clone(), uuid.clone());
             }
+            if let Some(memory) = entry.memory {
+                answers.memory.insert(id.clone(), memory);
+            }
         }
         answers
     }
@@ -142,13 +172,16 @@ mod tests {
     use super::*;
 
     fn uuid(id: &str) -> Heard {
-        Heard::Answers(Some(id.into()))
+        Heard::Answers(Some(Told { uuid: id.into(), memory: None }))
     }
 
     #[test]
     fn only_what_the_program_itself_says_is_a_no() {
         let read = |code, said| Heard::read(Some(code), said);
         assert_eq!(read(0, "0, GPU-a\r\n"), uuid("GPU-a"));
+        assert_eq!(read(0, "0, GPU-a, [N/A]\r\n"), uuid("GPU-a"));
+        let memory = Some(Memory::from_bytes(81_559 << 20));
+        assert_eq!(read(0, "0, GPU-a, 81559\r\n"), Heard::Answers(Some(Told { uuid: "GPU-a".into(), memory })));
         assert_eq!(read(0, "0, GPU-a\n1, GPU-b\n"), Heard::Answers(None));
         assert_eq!(read(6, "No devices were found\r\n"), Heard::Silent);
         assert_eq!(read(15, "Unable to determine the device handle"), Heard::Silent);

@@ -142,7 +142,7 @@ fn body(session: &Session<'_>, machine: &Machine, id: &str, image: &str, image_l
     json!({
         "Image": image,
         "Entrypoint": ["nvidia-smi"],
-        "Cmd": ["--query-gpu=index,uuid", "--format=csv,noheader"],
+        "Cmd": ["--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"],
         "Env": super::void(&requests),
         // so that what it says comes as it is, not in frames
         "Tty": true,
