@@ -62,6 +62,8 @@ fn a_box_in_a_container_that_runs_comes_and_goes_without_a_trace() {
     let id = docker(&["inspect", "-f", "{{.Id}}", held.name()]);
     assert_eq!(said, format!("/home\n1234\n2345\nset yes\n{}\n", &id[..12]));
     let _ = sh("exit 9").expect_code(9);
+    let shown = home.hmz(["get", "envs"]).run().ok().out();
+    assert!(shown.contains(&format!(" container:{} ", held.name())), "{shown}");
     // what stands for it on the daemon was never started
     let marks = home.containers();
     assert_eq!(docker(&["inspect", "-f", "{{.State.Status}}", &marks[0]]), "created");

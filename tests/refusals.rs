@@ -162,7 +162,7 @@ fn places_that_cannot_be_had() {
         ),
         (
             "-f boxed $A -e box=docker@here/no/such/dir",
-            "docker@here has no /no/such/dir to run a container: no directory to give",
+            "docker@here has no /no/such/dir to run a container: no directory to give the container\n",
         ),
         ("-f boxed $A -e box=docker@unsaved$P", "docker@unsaved: ssh:nohost: ssh host 'nohost' not found"),
         (

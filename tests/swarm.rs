@@ -305,6 +305,42 @@ fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
     swarm.nothing_is_left();
 }
 
+#[test]
+fn roles_fall_back_to_a_swarm_and_from_one() {
+    let swarm = Swarm::new("");
+    let own = "max_tasks: 1\nconstraints: [node.hostname==mgr]\nfallback: ['docker:spare', 'swarm:other']";
+    swarm.settings(own);
+    let file = swarm.home.hmz_home().join("settings.yaml");
+    let saved = std::fs::read_to_string(&file).unwrap();
+    swarm.home.settings(&format!(
+        "{saved}  docker:\n    full: {{endpoint: local, cpus: 0.25, fallback: ['swarm:c']}}\n    spare: {{endpoint: local}}\n"
+    ));
+    let spec = "environments: {box: {image: 'busybox:latest', cpus: 0.5}}\nsteps:\n  - exec: {environment: box, command: 'hostname >said; \
+                until [ -e go ]; do sleep 0.1; done'}";
+    support::runs::flow(&swarm.home, "waits", spec);
+    let (first, second) = (swarm.home.project("first"), swarm.home.project("second"));
+    let exec = |runtime: &str, project: &Project| {
+        let place = format!("box={runtime}{}", project.path());
+        swarm.home.hmz(["exec", "-f", "waits", "-e", &place, "-p", "budget.duration=10m", "do"])
+    };
+    let to = exec("docker@full", &first).start();
+    eventually("its command runs", LIMIT, || (first.file("said").exists() && !first.read("said").is_empty()).then_some(()));
+    let task = swarm.docker(&["ps", "--no-trunc", "-q", "--filter", &format!("id={}", first.read("said").trim())]);
+    assert!(!task.is_empty(), "it is on the manager");
+    let from = exec("swarm@c", &second).start();
+    eventually("its command runs", LIMIT, || (second.file("said").exists() && !second.read("said").is_empty()).then_some(()));
+    assert!(swarm.home.containers().iter().any(|id| id.starts_with(second.read("said").trim())), "it is here");
+    first.write("go", "");
+    second.write("go", "");
+    let _ = to
+        .wait()
+        .ok()
+        .says("docker:full cannot hold 'box': docker@full has 0.25 of 0.25 CPUs free, and 'box' asks for 0.5; using swarm:c");
+    let _ = from.wait().ok().says("swarm:c cannot hold 'box': swarm@c runs 1 of the 1 tasks it may; using docker:spare");
+    swarm.nothing_is_left();
+    swarm.home.assert_no_container_left(LIMIT);
+}
+
 /// A daemon of ours dies at a point; the next one brings what was begun to its end, and nothing is left of it.
 fn converges(point: &str) {
     let swarm = Swarm::new("constraints: [node.hostname==mgr]");

@@ -113,7 +113,11 @@ fn validate(file: Option<&Path>) -> Result<String, Error> {
     if !reports.is_empty() {
         return Err(into_error(reports));
     }
-    let runtimes = settings::read(&text, &origin, &place.context)?.runtimes.len();
+    let settings = settings::read(&text, &origin, &place.context)?;
+    for sentence in settings.dangling() {
+        show::note("settings validate", &sentence);
+    }
+    let runtimes = settings.runtimes.len();
     Ok(format!("{origin} is valid: {runtimes} {}\n", if runtimes == 1 { "runtime" } else { "runtimes" }))
 }
 

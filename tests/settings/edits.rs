@@ -34,6 +34,8 @@ fn one_field_at_a_time() {
     says(&["set", "runtimes.docker.here.cpus", "4"], "runtimes.docker.here.cpus set\n");
     assert_eq!(fs::read_to_string(file(&home)).unwrap(), TEXT);
     says(&["validate"], &format!("{} is valid: 1 runtime\n", file(&home).display()));
+    let names = home.hmz(["settings", "validate", "-"]).stdin("runtimes: {docker: {a: {harness: 'docker:gone'}}}\n").run().ok();
+    assert_eq!(names.err(), "hmz settings validate: docker/a has the harness on docker/gone, which is not saved\n");
 
     let refused = |words: &[&str], code: i32, said: &str| {
         let done = home.hmz(std::iter::once(&"settings").chain(words)).run().expect_code(code);

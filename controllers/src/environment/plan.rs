@@ -219,8 +219,11 @@ pub fn want_of(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec
     Want { key, run, cpus, memory, gpus, gpu_memory, image: Some(image_of(&environment.spec, runtime)) }
 }
 
-/// The image of its box: its own, else its runtime's.
+/// The image of its box: its own, else its runtime's. A container that runs already has what it has.
 fn image_of(spec: &EnvironmentSpec, runtime: Option<&RuntimeSpec>) -> String {
+    if let Some(container) = runtime.and_then(|r| r.container.as_ref()) {
+        return format!("container:{container}");
+    }
     let saved = || runtime.and_then(|r| r.image.clone());
     spec.image.clone().or_else(saved).unwrap_or_else(|| DEFAULT_IMAGE.into())
 }

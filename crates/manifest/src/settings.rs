@@ -1,6 +1,7 @@
 //! `settings.yaml`: the runtimes a user saved, and where metrics are told. One bad entry never hides another, and other top-level
 //! keys are nobody's business here.
 
+mod dangling;
 pub mod edit;
 mod entry;
 mod fields;
