@@ -286,23 +286,51 @@ fn the_real_claude_lives_in_its_box_on_a_worker() {
 fn a_swarm_that_nobody_saved_is_the_one_managed_here() {
     let mut home = TestHome::new();
     home.set("DOCKER_HOST", "unix:///nowhere.sock");
-    let mut swarm = Swarm::with(rustix::fs::FlockOperation::LockShared, "", home);
-    // the manager alone may take tasks: how its workers are reached nobody said
+    let mut swarm = Swarm::with(rustix::fs::FlockOperation::LockExclusive, "", home);
+    // the manager alone takes tasks: how its workers are reached nobody said
+    let drained = Drained::of(&swarm.nodes, &["w1", "w2"]);
     let at = format!("unix://{}", swarm.nodes.place["manager"]);
     swarm.home.set("DOCKER_HOST", at);
     let project = swarm.home.project("p");
     let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: f}\nspec:\n  environments: {box: {image: 'busybox:latest'}}\n  steps:\n    - exec: {environment: box, command: 'hostname >said'}\n";
     project.write(".hmz/flows/f.yaml", flow);
     let place = format!("box=swarm{}", project.path());
-    let run = swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir()).run();
-    let said = format!("{run}");
-    if run.code() == 0 {
-        assert_eq!(project.read("said").trim().len(), 12, "{said}");
-    } else {
-        // it landed on a worker, which this user's ssh does not know
-        assert!(said.contains("swarm: could not reach the node w"), "{said}");
-    }
+    let exec = || swarm.home.hmz(["exec", "-f", "f", "-e", &place, "-p", "budget.duration=10m", "do"]).cwd(project.dir()).run();
+    let done = exec().ok();
+    assert_eq!(project.read("said").trim().len(), 12, "{done}");
     swarm.nothing_is_left();
+    // on a worker, which this user's ssh does not know
+    drop(drained);
+    let drained = Drained::of(&swarm.nodes, &["mgr"]);
+    let _ = exec().expect_code(2).says("swarm: could not reach the node w");
+    drop(drained);
+    swarm.nothing_is_left();
+}
+
+/// Nodes that take no tasks until it is dropped.
+struct Drained<'a> {
+    nodes: &'a Nodes,
+    names: &'a [&'a str],
+}
+
+impl<'a> Drained<'a> {
+    fn of(nodes: &'a Nodes, names: &'a [&'a str]) -> Self {
+        let drained = Self { nodes, names };
+        drained.each("drain");
+        drained
+    }
+
+    fn each(&self, availability: &str) {
+        for name in self.names {
+            let _ = self.nodes.docker("manager", &["node", "update", "--availability", availability, name]);
+        }
+    }
+}
+
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        self.each("active");
+    }
 }
 
 #[test]
