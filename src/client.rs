@@ -5,12 +5,14 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use hmz_api::journal::Record;
 use hmz_api::rest::{
-    Applied, ApplyRequest, ApplyResult, Edit, EnvironmentUsage, Event, Planned, SetState, SettingsAnswer, UsageRequest, WatchLine,
+    Applied, ApplyRequest, ApplyResult, Edit, EnvironmentUsage, Event, Planned, SetState, SettingsAnswer, UsageRequest,
+    WatchLine, table,
 };
 use hmz_api::{AnyResource, Error, ErrorKind, Flow, Kind, Resource};
 use hmz_server::Paths;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -25,6 +27,21 @@ const MAX_ANSWER: usize = 64 << 20;
 /// How many resources are asked for at a time.
 const PAGE: usize = 5_000;
 
+/// Longest listing as cells, in bytes: some millions of lines.
+const MAX_LISTING: usize = 1 << 30;
+
+/// What an answer is otherwise.
+const JSON: &str = "application/json";
+
+/// A listing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Listing {
+    /// As cells, see [`table`].
+    Cells(String),
+    /// As the resources.
+    Resources(Vec<AnyResource>),
+}
+
 /// A way to the daemon, which is started when it is missing.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -38,11 +55,21 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+        self.send_accepting(method, path, body, JSON).await
+    }
+
+    async fn send_accepting(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        accept: &'static str,
+    ) -> Result<Response<Incoming>, Error> {
         // a daemon that ends because it was idle closes its socket under us once; the next one is ours to start
         let mut last = None;
         for _ in 0..3 {
             let stream = daemon::connect(&self.paths).await?;
-            match request(stream, method.clone(), path, body.clone()).await {
+            match request(stream, method.clone(), path, body.clone(), accept).await {
                 Ok(response) => return answer(response).await,
                 Err(e) => last = Some(e),
             }
@@ -64,12 +91,24 @@ impl Client {
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Error> {
+        self.exchange_accepting(method, path, body, JSON).await.map(|(_, bytes)| bytes)
+    }
+
+    /// The answer, and whether it is what is accepted and not JSON.
+    async fn exchange_accepting(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        accept: &'static str,
+    ) -> Result<(bool, Bytes), Error> {
         // a question may be asked again when its answer breaks off
         let mut again = if method == Method::GET { 2 } else { 0 };
         loop {
-            let response = self.send(method.clone(), path, body.clone()).await?;
-            match read_all(response.into_body()).await {
-                Ok(bytes) => return Ok(bytes),
+            let response = self.send_accepting(method.clone(), path, body.clone(), accept).await?;
+            let accepted = accept != JSON && response.headers().get(CONTENT_TYPE).is_some_and(|is| is == accept);
+            match read_all(response.into_body(), if accepted { MAX_LISTING } else { MAX_ANSWER }).await {
+                Ok(bytes) => return Ok((accepted, bytes)),
                 Err(e) if again == 0 => return Err(e),
                 Err(_) => again -= 1,
             }
@@ -135,19 +174,55 @@ impl Client {
             let cwd = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
             return self.call(Method::GET, &format!("/v1/{kind}?cwd={}", escape(&cwd)), None::<&()>).await;
         }
-        let mut all: Vec<AnyResource> = Vec::new();
-        loop {
-            let last = all.last().map(|one| one.metadata().name.clone());
-            let after = last.as_ref().map(|name| format!("&after={}", escape(name))).unwrap_or_default();
-            let text = self.get_bytes(&format!("/v1/{kind}?limit={PAGE}{after}")).await?;
+        let first = self.get_bytes(&format!("/v1/{kind}?limit={PAGE}")).await?;
+        self.list_from(kind, &first).await
+    }
+
+    /// All resources of a kind, the first page of which is there.
+    async fn list_from(&self, kind: &str, first: &[u8]) -> Result<Vec<AnyResource>, Error> {
+        let mut all = AnyResource::read_list(kind, first).map_err(broken)?;
+        let mut ends = all.len() != PAGE;
+        while let (false, Some(last)) = (ends, all.last().map(|one| one.metadata().name.clone())) {
+            let text = self.get_bytes(&format!("/v1/{kind}?limit={PAGE}&after={}", escape(&last))).await?;
             let page = AnyResource::read_list(kind, &text).map_err(broken)?;
             // one that knows of no pages answers with all of them each time
-            let ends = page.len() != PAGE || page.first().is_some_and(|first| Some(&first.metadata().name) <= last.as_ref());
+            ends = page.len() != PAGE || page.first().is_some_and(|first| first.metadata().name <= last);
             all.extend(page);
-            if ends {
-                return Ok(all);
+        }
+        Ok(all)
+    }
+
+    /// All resources of a kind for whoever only shows them, by name: as cells, where the daemon knows of them, and `wide` with
+    /// all columns.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn listing(&self, kind: &str, wide: bool) -> Result<Listing, Error> {
+        if kind == Flow::KIND {
+            return self.list(kind).await.map(Listing::Resources);
+        }
+        let path = format!("/v1/{kind}?limit={PAGE}&wide={wide}");
+        let (as_cells, bytes) = self.exchange_accepting(Method::GET, &path, Vec::new(), table::MEDIA_TYPE).await?;
+        if !as_cells {
+            return self.list_from(kind, &bytes).await.map(Listing::Resources);
+        }
+        let text = String::from_utf8(bytes.into()).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+        Ok(Listing::Cells(text))
+    }
+
+    /// The names of a kind, in order.
+    ///
+    /// # Errors
+    /// When the daemon cannot be had.
+    pub async fn names(&self, kind: &str) -> Result<Vec<String>, Error> {
+        if kind != Flow::KIND {
+            let bytes = self.get_bytes(&format!("/v1/{kind}?names=true")).await?;
+            // one that knows of no names answers with resources
+            if let Ok(names) = serde_json::from_slice(&bytes) {
+                return Ok(names);
             }
         }
+        Ok(self.list(kind).await?.into_iter().map(|mut one| std::mem::take(&mut one.metadata_mut().name)).collect())
     }
 
     /// The names that are stored of a kind, of a daemon that runs already.
@@ -157,8 +232,8 @@ impl Client {
     pub async fn names_of_running(&self, kind: &str) -> Result<Vec<String>, Error> {
         let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
         let path = format!("/v1/{kind}?names=true");
-        let response = answer(request(stream, Method::GET, &path, Vec::new()).await?).await?;
-        serde_json::from_slice(&read_all(response.into_body()).await?).map_err(broken)
+        let response = answer(request(stream, Method::GET, &path, Vec::new(), JSON).await?).await?;
+        serde_json::from_slice(&read_all(response.into_body(), MAX_ANSWER).await?).map_err(broken)
     }
 
     /// All resources of a kind, of a daemon that runs already.
@@ -167,8 +242,8 @@ impl Client {
     /// When none does.
     pub async fn list_of_running(&self, kind: &str) -> Result<Vec<AnyResource>, Error> {
         let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
-        let response = answer(request(stream, Method::GET, &format!("/v1/{kind}"), Vec::new()).await?).await?;
-        serde_json::from_slice(&read_all(response.into_body()).await?).map_err(broken)
+        let response = answer(request(stream, Method::GET, &format!("/v1/{kind}"), Vec::new(), JSON).await?).await?;
+        serde_json::from_slice(&read_all(response.into_body(), MAX_ANSWER).await?).map_err(broken)
     }
 
     /// Asks for deletion; with `abandon` what is on a daemon that is gone for good is given up.
@@ -233,7 +308,7 @@ impl Client {
     /// # Errors
     /// When the daemon cannot be had.
     pub async fn metrics(&self) -> Result<String, Error> {
-        let bytes = read_all(self.send(Method::GET, "/metrics", Vec::new()).await?.into_body()).await?;
+        let bytes = read_all(self.send(Method::GET, "/metrics", Vec::new()).await?.into_body(), MAX_ANSWER).await?;
         String::from_utf8(bytes.into()).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
     }
 
@@ -340,7 +415,13 @@ fn escape(text: &str) -> String {
         .collect()
 }
 
-async fn request(stream: UnixStream, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+async fn request(
+    stream: UnixStream,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+    accept: &'static str,
+) -> Result<Response<Incoming>, Error> {
     let lost = |e: hyper::Error| Error::failed(format!("the daemon went away: {e}"));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     // it ends with the exchange
@@ -349,7 +430,8 @@ async fn request(stream: UnixStream, method: Method, path: &str, body: Vec<u8>) 
         .method(method)
         .uri(path)
         .header("host", "hmz")
-        .header("content-type", "application/json")
+        .header(ACCEPT, accept)
+        .header(CONTENT_TYPE, JSON)
         .body(Full::new(Bytes::from(body)))
         .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     sender.send_request(request).await.map_err(lost)
@@ -361,13 +443,13 @@ async fn answer(response: Response<Incoming>) -> Result<Response<Incoming>, Erro
         return Ok(response);
     }
     let status = response.status();
-    let bytes = read_all(response.into_body()).await?;
+    let bytes = read_all(response.into_body(), MAX_ANSWER).await?;
     Err(serde_json::from_slice::<Error>(&bytes)
         .unwrap_or_else(|_| Error::new(ErrorKind::Internal, format!("the daemon answered {status}"))))
 }
 
-async fn read_all(body: Incoming) -> Result<Bytes, Error> {
-    http_body_util::Limited::new(body, MAX_ANSWER)
+async fn read_all(body: Incoming, most: usize) -> Result<Bytes, Error> {
+    http_body_util::Limited::new(body, most)
         .collect()
         .await
         .map(http_body_util::Collected::to_bytes)
@@ -415,3 +497,6 @@ fn lines<T: DeserializeOwned + Send + 'static>(body: Incoming) -> impl Stream<It
     .fuse()
     .boxed()
 }
+
+#[cfg(test)]
+mod tests;

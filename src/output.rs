@@ -4,7 +4,6 @@
 //! the time is, how wide the terminal is and whether it takes colours. Text that comes from an agent, a container or a
 //! daemon is neutralised before it is shown: it cannot move the cursor, set the title or clear the screen.
 
-pub mod age;
 pub mod changes;
 pub mod checked;
 pub mod clean;
@@ -15,7 +14,6 @@ pub mod explain;
 pub mod fold;
 pub mod jsonpath;
 pub mod number;
-pub mod phase;
 pub mod progress;
 pub mod record;
 pub mod rows;

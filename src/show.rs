@@ -1,6 +1,7 @@
 //! The terminal's edge: what verbs print, where it goes, and what the output crate of pure functions is told of the terminal.
 
 use crate::cli::{FoldHow, Form, Output};
+use crate::client::Listing;
 use crate::edge;
 use crate::output::progress::Progress as Line;
 use crate::output::rows;
@@ -148,6 +149,19 @@ pub fn listing(items: &[AnyResource], form: Option<&Form>) -> Result<String, Err
         Some(Form::Usual(Output::Wide)) => table::render(items, true, SystemClock.now(), width()),
         None => table::render(items, false, SystemClock.now(), width()),
     })
+}
+
+/// Every resource of a kind as a table.
+pub fn table_of(listing: &Listing, wide: bool) -> String {
+    match listing {
+        Listing::Cells(cells) => table::render_listing(cells, width()),
+        Listing::Resources(items) => table::render(items, wide, SystemClock.now(), width()),
+    }
+}
+
+/// Names of a kind.
+pub fn names(kind: &str, names: &[String]) -> String {
+    table::names_of(kind, names)
 }
 
 /// One resource by name.

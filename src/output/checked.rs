@@ -2,7 +2,7 @@
 
 use super::clean::one_line;
 use super::style::{Look, Style};
-use super::table::memory;
+use hmz_api::columns::runtime::memory;
 use hmz_api::rest::{CheckState, Checked, DaemonHas};
 
 /// How many nodes of a swarm are named.

@@ -1,5 +1,6 @@
 //! Text of others made harmless for a terminal.
 
+pub use hmz_api::columns::align::cut;
 use std::borrow::Cow;
 
 /// The text with every control character but newline and tab shown instead of sent: a C0 character by its picture, a C1
@@ -37,14 +38,6 @@ pub fn line(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(clean(text).replace(['\n', '\t'], " "))
-}
-
-/// At most `most` characters, the last of them `…` when there were more.
-pub fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 #[cfg(test)]

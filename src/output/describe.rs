@@ -1,8 +1,9 @@
 //! One resource in full, for a person.
 
-use super::age::age;
 use super::clean::clean;
-use super::{phase, table};
+use super::table;
+use hmz_api::columns::age::{age, length};
+use hmz_api::columns::{phase, runtime};
 use hmz_api::{AnyResource, Conditions, Environment, Flow, Metadata, Resource, Run, Runtime};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -187,7 +188,7 @@ fn run<'a>(lines: &mut Lines, r: &'a Resource<Run>, now: Timestamp) -> Option<&'
     if let Some(started) = s.started_at {
         lines.add(1, "Started", format!("{} ({} ago)", second(started), age(Some(started), now)));
         if let Some(finished) = s.finished_at {
-            let took = super::age::length(finished.as_second() - started.as_second());
+            let took = length(finished.as_second() - started.as_second());
             lines.add(1, "Finished", format!("{} (after {took})", second(finished)));
         }
     }
@@ -213,33 +214,33 @@ fn runtime<'a>(lines: &mut Lines, r: &'a Resource<Runtime>) -> Option<&'a Condit
     lines.some(1, "Lease", r.spec.lease);
     let s = &r.status;
     lines.add(0, "Status", "");
-    lines.add(1, "Source", table::source(r));
+    lines.add(1, "Source", runtime::source(r));
     lines.some(1, "Version", s.version.as_ref());
     lines.some(1, "Daemon CPUs", s.cpus);
-    lines.some(1, "Daemon memory", s.memory.map(table::memory));
+    lines.some(1, "Daemon memory", s.memory.map(runtime::memory));
     if !s.gpus.is_empty() {
         lines.add(1, "Daemon GPUs", s.gpus.join(", "));
     }
     if !s.runtimes.is_empty() {
         lines.add(1, "OCI runtimes", s.runtimes.join(", "));
     }
-    lines.add(1, "CPUs free", table::free_cpus(r));
-    lines.add(1, "Memory free", table::free_memory(r));
-    let gpus = table::gpus(r);
+    lines.add(1, "CPUs free", runtime::free_cpus(r));
+    lines.add(1, "Memory free", runtime::free_memory(r));
+    let gpus = runtime::gpus(r);
     if !gpus.is_empty() {
-        let free = table::which_gpus_free(r);
+        let free = runtime::which_gpus_free(r);
         let which = if free.is_empty() { String::new() } else { format!(" ({})", free.join(", ")) };
-        lines.add(1, "GPUs free", format!("{}{which}", table::free_gpus(r)));
+        lines.add(1, "GPUs free", format!("{}{which}", runtime::free_gpus(r)));
         if !s.silent_gpus.is_empty() {
             lines.add(1, "GPUs silent", format!("{} (they did not answer when they were asked last)", s.silent_gpus.join(", ")));
         }
     }
-    lines.add(1, "Containers", table::containers(r));
-    lines.add(1, "Handed out", table::handed_out(r));
+    lines.add(1, "Containers", runtime::containers(r));
+    lines.add(1, "Handed out", runtime::handed_out(r));
     for holder in &s.holders {
         let mut parts = Vec::new();
         parts.extend(holder.cpus.map(|c| format!("{c} CPUs")));
-        parts.extend(holder.memory.map(|m| format!("{} of memory", table::memory(m))));
+        parts.extend(holder.memory.map(|m| format!("{} of memory", runtime::memory(m))));
         if !holder.gpus.is_empty() {
             parts.push(format!("GPU {}", holder.gpus.join(", ")));
         }

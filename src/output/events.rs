@@ -1,8 +1,8 @@
 //! Events as a table.
 
-use super::age::age;
 use super::clean::one_line;
 use super::table::{align, kind_word};
+use hmz_api::columns::age::age;
 use hmz_api::rest::Event;
 use jiff::Timestamp;
 

@@ -37,6 +37,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Whether everything is.
+    pub fn is_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
     /// Whether a resource is meant.
     pub fn matches(&self, resource: &AnyResource) -> bool {
         let labels = &resource.metadata().labels;

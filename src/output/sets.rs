@@ -1,8 +1,8 @@
 //! Sets: what each is kept in step with, and how that goes.
 
-use super::age::age;
 use super::clean::{clean, one_line};
 use super::table::Table;
+use hmz_api::columns::age::age;
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
 use hmz_api::rest::SetState;
 use hmz_api::{Condition, ConditionStatus};

@@ -141,6 +141,29 @@ fn tables_of_every_kind() {
 }
 
 #[test]
+fn a_listing_as_cells_looks_as_the_resources_do() {
+    use hmz_api::rest::table::{Row, write_headers};
+    let mut world = world();
+    let strange = "a\tb\\t\x1b[2J\nc \u{202e}é ";
+    if let AnyResource::Environment(e) = &mut world[3] {
+        e.metadata.name = "pulling\\".into();
+        e.status.image = Some(strange.into());
+        e.status.workdir = Some(strange.into());
+    }
+    for kind in ["Run", "Environment", "Runtime", "Flow"] {
+        let of_kind: Vec<AnyResource> = world.iter().filter(|item| item.kind() == kind).cloned().collect();
+        for (wide, width, items) in
+            [(false, None, &*of_kind), (true, None, &of_kind), (true, Some(40), &of_kind), (true, None, &[])]
+        {
+            let mut listing = String::new();
+            write_headers(kind, wide, &mut listing);
+            items.iter().for_each(|item| Row::of(item).write(wide, at(72), &mut listing));
+            assert_eq!(table::render_listing(&listing, width), table::render(items, wide, at(72), width), "{kind}");
+        }
+    }
+}
+
+#[test]
 fn one_kind_has_bare_names_and_a_terminal_cuts() {
     let world = world();
     insta::assert_snapshot!("runs_cut", table::render(&world[..2], true, at(72), Some(40)));
@@ -148,6 +171,7 @@ fn one_kind_has_bare_names_and_a_terminal_cuts() {
         table::names(&world),
         "run/fix-add\nrun/waiting\nenv/box\nenv/pulling\nruntime/docker:gpubox\nruntime/docker\nflow/boxed\n"
     );
+    assert_eq!(table::names_of("Environment", &["box".into(), "b\n".into()]), "env/box\nenv/b \n");
     assert_eq!(table::render(&[], false, at(0), None), "");
 }
 

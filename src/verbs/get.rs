@@ -43,19 +43,46 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
             gone = show::unread() => Ok(gone),
         };
     }
+    if let Some(text) = everything(&client, &args, &selection).await? {
+        show::print(&text);
+        return Ok(ExitCode::SUCCESS);
+    }
     let (mut found, single) = find(&client, &args).await?;
     found.retain(|one| selection.matches(one));
     if let Some(path) = &args.sort_by {
         select::sort(&mut found, path);
     }
     if let ([], Ok(kind), None | Some(Form::Usual(Output::Wide))) = (found.as_slice(), name::kind(&args.what), &args.output) {
-        show::aside(&format!("no {} found", show::plural(kind)));
+        nothing(kind);
     }
     show::print(&match found.as_slice() {
         [one] if single => show::single(one, args.output.as_ref())?,
         several => show::listing(several, args.output.as_ref())?,
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything of one kind as a table or as names, for which no resource has to be read; `None` where more is asked.
+async fn everything(client: &Client, args: &cli::Get, selection: &Selection) -> Result<Option<String>, Error> {
+    let (Ok(kind), true) = (name::kind(&args.what), args.names.is_empty() && args.sort_by.is_none() && selection.is_all()) else {
+        return Ok(None);
+    };
+    let wide = match args.output {
+        None => false,
+        Some(Form::Usual(Output::Wide)) => true,
+        Some(Form::Usual(Output::Name)) => return Ok(Some(show::names(kind, &client.names(kind).await?))),
+        Some(_) => return Ok(None),
+    };
+    let text = show::table_of(&client.listing(kind, wide).await?, wide);
+    if text.is_empty() {
+        nothing(kind);
+    }
+    Ok(Some(text))
+}
+
+/// Says that there is none.
+fn nothing(kind: &str) {
+    show::aside(&format!("no {} found", show::plural(kind)));
 }
 
 /// Lists sets, which are no resources.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod columns;
 pub mod condition;
 pub mod error;
 pub mod failpoint;

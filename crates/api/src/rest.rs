@@ -5,6 +5,7 @@ mod event;
 mod plan;
 mod runtime;
 mod set;
+pub mod table;
 mod usage;
 
 pub use edit::Edit;

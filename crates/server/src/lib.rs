@@ -17,6 +17,7 @@ mod idle;
 mod instance;
 mod leftovers;
 mod listen;
+mod listing;
 mod metrics;
 mod orphans;
 mod paths;

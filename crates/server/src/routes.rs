@@ -18,6 +18,7 @@ pub(crate) use apply::ByVerb;
 use crate::attach::Attached;
 use crate::callers::Callers;
 use crate::events::Events;
+use crate::listing::Listings;
 use crate::metrics::{self, Metrics, Told};
 use crate::paths::Paths;
 use crate::saved::SavedRuntimes;
@@ -38,6 +39,7 @@ use tokio::sync::watch::Receiver;
 #[derive(Clone)]
 pub(crate) struct Api {
     pub store: Store,
+    pub listings: Listings,
     pub world: World,
     pub events: Events,
     pub paths: Paths,

@@ -6,6 +6,7 @@ use crate::claim::Claim;
 use crate::events::Events;
 use crate::guest::GuestProgram;
 use crate::listen::{self, ApiListener};
+use crate::listing::Listings;
 use crate::metrics::{self, Listening, Metrics};
 use crate::paths::Paths;
 use crate::routes::{Api, router};
@@ -118,6 +119,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
 
     let api = Api {
         store: store.clone(),
+        listings: Listings::default(),
         world,
         events: events.clone(),
         paths: paths.clone(),

@@ -191,10 +191,13 @@ impl Core {
     }
 
     fn names(&self, kind: &str) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT name FROM resources WHERE kind = ?1 ORDER BY kind, name";
+        // the index has the names as well, and the bodies are not in between
+        let sql = "SELECT name FROM resources INDEXED BY resources_by_uid WHERE kind = ?1";
         let mut query = self.connection.prepare_cached(sql).map_err(|e| failed("list", &e))?;
         let names = query.query_map(params![kind], |row| row.get(0)).map_err(|e| failed("list", &e))?;
-        names.collect::<Result<_, _>>().map_err(|e| failed("list", &e))
+        let mut names: Vec<String> = names.collect::<Result<_, _>>().map_err(|e| failed("list", &e))?;
+        names.sort_unstable();
+        Ok(names)
     }
 
     fn by_uid(&self, kind: &str, uid: Uuid) -> Result<Option<Kept>, StoreError> {

@@ -3,9 +3,11 @@
 use super::{Api, Failure, absent, kind, watch};
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use hmz_api::kinds::{FlowSpec, FlowStatus};
+use hmz_api::rest::table;
 use hmz_api::{AnyResource, Flow, Kind, Metadata, Resource, Runtime};
 use serde::Deserialize;
 use std::path::Path as FsPath;
@@ -30,13 +32,17 @@ pub(crate) struct Asked {
     /// Names alone, of what is stored.
     #[serde(default)]
     names: bool,
+    /// All columns, of a listing as cells.
+    #[serde(default)]
+    wide: bool,
 }
 
-/// Lists a kind, by name; with `watch=true` a stream of lines.
+/// Lists a kind, by name; as cells, where that is what is accepted; with `watch=true` a stream of lines.
 pub(crate) async fn list(
     State(api): State<Api>,
     Path(word): Path<String>,
     Query(asked): Query<Asked>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let kind = kind(&word)?;
     settled(&api, kind).await?;
@@ -45,6 +51,11 @@ pub(crate) async fn list(
     }
     if asked.names {
         return Ok(Json(api.store.names(kind).await?).into_response());
+    }
+    if headers.get(ACCEPT).is_some_and(|accepted| accepted == table::MEDIA_TYPE)
+        && let Some(answer) = api.listings.answer(&api.store, kind, asked.wide, api.world.clock.now()).await?
+    {
+        return Ok(answer);
     }
     // flows that are on disk have no pages
     if let Some(limit) = asked.limit.filter(|_| kind != Flow::KIND) {

@@ -1,7 +1,7 @@
 //! One word for what the conditions of a resource say. Printed, never branched on.
 
-use hmz_api::kinds::condition as c;
-use hmz_api::{ConditionStatus, Conditions, Environment, Resource, Run};
+use crate::kinds::condition as c;
+use crate::{ConditionStatus, Conditions, Environment, Resource, Run};
 
 /// `Pending`, `Waiting`, `Starting`, `Running`, `Succeeded`, `BudgetExceeded`, `Failed`, `Refused`, `Cancelled` or `Deleting`.
 pub fn run(run: &Resource<Run>) -> String {
@@ -63,7 +63,7 @@ pub fn word(status: ConditionStatus) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hmz_api::kinds::RunSpec;
+    use crate::kinds::RunSpec;
     use jiff::Timestamp;
     use std::collections::BTreeMap;
 
