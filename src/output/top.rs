@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use hmz_api::kinds::Share;
-use hmz_api::rest::{EnvironmentUsage, Usage};
+use hmz_api::rest::{EnvironmentUsage, GpuUsage, Usage};
 use hmz_api::{Cpus, Memory, Resource, Runtime};
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ pub struct Row {
     pub sent_per_second: Option<f64>,
     /// Processes and threads.
     pub processes: Option<u64>,
+    /// What its GPUs do, at the second look.
+    pub gpus: Option<GpuUsage>,
     /// The share it holds.
     pub share: Option<Share>,
     /// Why not all is known; empty where it is.
@@ -121,6 +123,7 @@ fn row(before: Option<&EnvironmentUsage>, now: &EnvironmentUsage) -> Row {
         received_per_second: received,
         sent_per_second: sent,
         processes: usage.and_then(|usage| usage.processes),
+        gpus: usage.and_then(|usage| usage.gpus),
         share: now.share.clone(),
         why,
     }
@@ -166,7 +169,7 @@ pub fn most<T>(items: &mut [T], of: impl Fn(&T) -> Option<f64>) {
 
 /// The table of environments.
 pub fn table(rows: &[Row], wide: bool) -> Table {
-    let mut headers = vec!["NAME", "RUNTIME", "CPU", "CPU%", "MEMORY", "MEM%", "NET IN", "NET OUT", "GPUS"];
+    let mut headers = vec!["NAME", "RUNTIME", "CPU", "CPU%", "MEMORY", "MEM%", "NET IN", "NET OUT", "GPUS", "GPU%", "GPU MEM"];
     if wide {
         headers.extend(["PIDS", "SHARE", "CONTAINER", "NODE", "WHY"]);
     }
@@ -182,6 +185,8 @@ pub fn table(rows: &[Row], wide: bool) -> Table {
             or(row.received_per_second.map(per_second)),
             or(row.sent_per_second.map(per_second)),
             or(gpus),
+            or(row.gpus.map(|gpus| format!("{}%", gpus.percent))),
+            of(row.gpus.map(|gpus| bytes(gpus.memory.bytes())), row.gpus.map(|gpus| bytes(gpus.memory_limit.bytes()))),
         ];
         if wide {
             let share = row.share.as_ref();
@@ -287,7 +292,8 @@ mod tests {
     fn a_rate_is_of_two_looks_at_one_box() {
         let at = |second: u64, cpu: u64, net: u64| {
             json!({"at": format!("2026-01-01T00:00:{second:02}Z"), "cpuNanos": cpu, "cpuLimit": 2, "memory": 512 << 20,
-                "memoryLimit": "1G", "received": net, "sent": 10, "processes": 4})
+                "memoryLimit": "1G", "received": net, "sent": 10, "processes": 4,
+                "gpus": {"percent": 45, "memory": "3G", "memoryLimit": "32G"}})
         };
         let before = [look("same", "c1", at(0, 1_000_000_000, 100)), look("anew", "c2", at(0, 9_000_000_000, 100))];
         let mut gone = look("gone", "c4", json!(null));
@@ -302,12 +308,12 @@ mod tests {
         ];
         let before: Vec<_> = before.into_iter().chain([untold]).collect();
         insta::assert_snapshot!(table(&rows(&before, &after), true).render(None), @r"
-        NAME     RUNTIME       CPU      CPU%   MEMORY    MEM%   NET IN   NET OUT   GPUS   PIDS   SHARE   CONTAINER   NODE   WHY
-        same     docker:here   0.75/2   38%    512M/1G   50%    2K/s     0B/s      -      4      2/1G    c1          -
-        anew     docker:here   -/2      -      512M/1G   50%    -        -         -      4      2/1G    c3          -      its box is new: a rate takes two looks
-        late     docker:here   -/2      -      512M/1G   50%    -        -         -      4      2/1G    c6          -      its box is new: a rate takes two looks
-        gone     docker:here   -        -      -         -      -        -         -      -      2/1G    c4          -      no answer in 10 s
-        untold   docker:here   -        -      -         -      -        -         -      -      2/1G    c5          -      its daemon does not tell its CPU time, memory, network
+        NAME     RUNTIME       CPU      CPU%   MEMORY    MEM%   NET IN   NET OUT   GPUS   GPU%   GPU MEM   PIDS   SHARE   CONTAINER   NODE   WHY
+        same     docker:here   0.75/2   38%    512M/1G   50%    2K/s     0B/s      -      45%    3G/32G    4      2/1G    c1          -
+        anew     docker:here   -/2      -      512M/1G   50%    -        -         -      45%    3G/32G    4      2/1G    c3          -      its box is new: a rate takes two looks
+        late     docker:here   -/2      -      512M/1G   50%    -        -         -      45%    3G/32G    4      2/1G    c6          -      its box is new: a rate takes two looks
+        gone     docker:here   -        -      -         -      -        -         -      -      -         -      2/1G    c4          -      no answer in 10 s
+        untold   docker:here   -        -      -         -      -        -         -      -      -         -      2/1G    c5          -      its daemon does not tell its CPU time, memory, network
         ");
     }
 

@@ -15,7 +15,7 @@ pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };
 pub use set::{SET_KIND, SetState};
-pub use usage::{EnvironmentUsage, Usage, UsageRequest};
+pub use usage::{EnvironmentUsage, GpuUsage, Usage, UsageRequest};
 
 use crate::error::Error;
 use crate::kinds::AnyResource;

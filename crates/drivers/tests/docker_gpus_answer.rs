@@ -7,6 +7,7 @@ mod common;
 
 use common::{Corner, HANG, IMAGE, short, want};
 use hmz_api::kinds::{RuntimeSpec, Share};
+use hmz_api::rest::GpuUsage;
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, Limits};
 use hmz_drivers::{Admitted, BoxKey, Driver, DriverError, Want, lacking, silent_gpus};
@@ -166,6 +167,13 @@ async fn one_that_does_not_answer_is_not_handed_out_and_that_is_said() {
     let spec = hmz_drivers::BoxSpec { share: Share { gpus: vec![n[1].clone()], ..Share::default() }, ..m.corner.spec(&key) };
     let started = driver.start(target, &spec).await.unwrap();
     assert_eq!(common::docker(&["-H", &m.endpoint, "exec", &started.id, "nvidia-smi"]), format!("0, {}", m.uuid(1)));
+    // and says what that does
+    m.says(1, "[ \"$1\" = --query-gpu=utilization.gpu,memory.used,memory.total ] && echo '64, 1024, 16384'");
+    let usage = driver.usage(target, &started.id, None).await.unwrap();
+    let gib = |n: u64| Memory::from_bytes(n << 30);
+    assert_eq!(usage.gpus, Some(GpuUsage { percent: 64, memory: gib(1), memory_limit: gib(16) }));
+    m.says(1, DEAD);
+    assert_eq!(driver.usage(target, &started.id, None).await.unwrap().gpus, None);
 }
 
 #[tokio::test]

@@ -41,6 +41,21 @@ pub struct Usage {
     /// Processes and threads in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Its GPUs, as they say it themselves; absent where it has none, or they were not to be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuUsage>,
+}
+
+/// What the GPUs of a box do, all together. They are the box's alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GpuUsage {
+    /// How much of the time of the last moments they worked, in per cent, on the average.
+    pub percent: u64,
+    /// Memory in use.
+    pub memory: Memory,
+    /// Memory there is.
+    pub memory_limit: Memory,
 }
 
 /// One environment, and what its box uses.

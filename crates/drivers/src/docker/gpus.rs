@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod ask;
+pub mod usage;
 
 use crate::gpus::{CDI, GpuAnswers, bare, is_number};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! What a container uses at this moment, as its daemon's stats tell it in one look. What they do not say stays unsaid.
 
 use super::api::encoded;
+use super::gpus;
 use super::session::Session;
 use crate::error::DriverError;
 use hmz_api::rest::Usage;
@@ -21,7 +22,12 @@ pub async fn usage(session: &Session<'_>, id: &str) -> Result<Usage, DriverError
         Err(fault) if matches!(fault.status(), Some(404 | 409)) => return Err(not_running()),
         Err(fault) => return Err(session.fault(fault)),
     };
-    read(&stats, &container).ok_or_else(not_running)
+    let mut usage = read(&stats, &container).ok_or_else(not_running)?;
+    let has_gpus = container.pointer("/HostConfig/DeviceRequests").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    if has_gpus {
+        usage.gpus = gpus::usage::of(session, id).await;
+    }
+    Ok(usage)
 }
 
 /// The CPUs and the memory an inspected container is limited to; none where it is not.
@@ -56,6 +62,7 @@ fn read(stats: &Value, container: &Value) -> Option<Usage> {
         received: bytes("rx_bytes"),
         sent: bytes("tx_bytes"),
         processes: number("/pids_stats/current"),
+        gpus: None,
     })
 }
 
@@ -83,6 +90,7 @@ mod tests {
                 received: Some(287),
                 sent: Some(7),
                 processes: Some(3),
+                gpus: None,
             }
         );
         // one on no network, without limits, of a daemon that tells less
@@ -97,6 +105,7 @@ mod tests {
             received: None,
             sent: None,
             processes: None,
+            gpus: None,
         };
         assert_eq!(bare, nothing);
         assert_eq!(

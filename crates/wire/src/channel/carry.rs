@@ -37,6 +37,22 @@ pub fn run_in(socket: &Path, container: &str, what: &Exec, patience: Duration) -
     Ok(String::from_utf8_lossy(deframer.complaint()).trim().to_owned())
 }
 
+/// The same of something that says something: its output, of which no more than `most` bytes are read.
+///
+/// # Errors
+/// When the daemon is not there, is silent for `patience`, or says no.
+pub fn said_in(socket: &Path, container: &str, what: &Exec, most: usize, patience: Duration) -> io::Result<Vec<u8>> {
+    let mut stream = engine::exec(socket, container, what, patience)?;
+    let (mut deframer, mut buffer, mut said) = (Deframer::default(), vec![0; 4096], Vec::new());
+    loop {
+        match deframer.read(&mut stream, &mut buffer)? {
+            0 => return Ok(said),
+            len if said.len() + len > most => return Err(io::Error::other("it says too much")),
+            len => said.extend_from_slice(&buffer[..len]),
+        }
+    }
+}
+
 /// Executes something in a container and copies until that ends, or until this process's standard input does, which ends the
 /// process. `opened` is called when the stream is there. What the exec complained is said on the standard error.
 ///

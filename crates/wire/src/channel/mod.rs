@@ -16,7 +16,7 @@ mod pace;
 mod pump;
 pub mod terminal;
 
-pub use carry::{CARRIED, Carried, carry, run_in};
+pub use carry::{CARRIED, Carried, carry, run_in, said_in};
 pub use pump::write_all;
 
 pub(crate) use client::{Channel, Source};
