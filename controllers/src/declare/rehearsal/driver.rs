@@ -82,11 +82,13 @@ impl Driver for Onlooker {
         Ok(())
     }
 
-    async fn ensure_image(&self, _: &Target, _: &str, _: ProgressSink) -> Result<(), DriverError> {
-        Ok(())
+    // one whose share is held already may be on a daemon that does not answer any more
+    async fn ensure_image(&self, target: &Target, _: &str, _: ProgressSink) -> Result<(), DriverError> {
+        self.inner.probe(target).await.map(drop)
     }
 
     async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
+        let _ = self.inner.probe(target).await?;
         let effect = Effect::Start {
             role: spec.key.role.clone(),
             image: spec.image.clone(),
