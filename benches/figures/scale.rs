@@ -42,6 +42,7 @@ pub fn measure(_rounds: usize) -> Vec<Figure> {
         ),
         Figure::alone("writes in an idle minute of 100,000", Unit::Count, of("idle-writes-100000"), Aim::Value(0.0)),
         Figure::alone("CPU time of that minute", Unit::Seconds, of("idle-minute-100000"), Aim::Told),
+        Figure::alone("listings of each daemon in it", Unit::Count, of("idle-listings-100000"), Aim::Told),
         flat("an event of a daemon, 10,000 held", "event-10000", "event-1000", Aim::Ratio(2.0)),
         flat("the same, 100,000 held", "event-100000", "event-1000", Aim::Ratio(2.0)),
         flat("a box dies and is begun again, 100,000 held", "death-100000", "death-1000", Aim::Ratio(2.0)),

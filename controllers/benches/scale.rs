@@ -18,21 +18,28 @@ mod others;
 mod slow_store;
 
 use daemon::Daemon;
+use hmz_controllers::Running;
+use hmz_controllers::core::meter::Figures;
+use hmz_drivers::BoxKey;
 use many::{EACH, Many};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often an event is measured.
+/// How often a death is measured, and an event at least.
 const ROUNDS: usize = 41;
-/// Daemons of which each tells of one at the same time, where there are so many: what happens meanwhile without them, which is more
-/// where there are more, is then little beside it.
+/// How many events are measured at least.
+const EVENTS: usize = 4_000;
+/// How many boxes die at the same time, where there are so many daemons.
 const TOGETHER: usize = 100;
 /// Simulated time after an event, in which all it causes is done.
 const TOLD: Duration = Duration::from_millis(700);
-/// Simulated time in which what the round before left to do is done: runtimes whose boxes changed are looked at once more.
-const REST: Duration = Duration::from_secs(8);
-/// Simulated time after a box died, in which the next one is there.
-const BEGUN: Duration = Duration::from_secs(2);
+/// Simulated time after a box died, in which the next one is there and its runtime has told of it.
+const BEGUN: Duration = Duration::from_secs(4);
+/// Simulated time between two rounds at least, and how much more it is at most, in milliseconds: nothing periodic is in step with
+/// them.
+const REST: Duration = Duration::from_secs(2);
+const MORE: u64 = 4_000;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -52,49 +59,99 @@ async fn measure(size: u64) {
     let took = settled(&many).await - began;
     assert_eq!(many.ready().await, (size as usize, size as usize));
     println!("settled-{size} {took:.6}");
+    for of in running.meters().figures() {
+        eprintln!("settled-{size}: {} looks at a {}, {} of them in vain", of.done, of.name, of.conflicts + of.failures);
+    }
+    eprintln!("settled-{size}: {} listings", listings(&many));
 
-    let before = many.store.revision().await.unwrap();
+    let (written, listed) = (many.store.revision().await.unwrap(), listings(&many));
     println!("idle-minute-{size} {:.6}", after(Duration::from_secs(60), || ()).await);
-    println!("idle-writes-{size} {}", many.store.revision().await.unwrap() - before);
+    println!("idle-writes-{size} {}", many.store.revision().await.unwrap() - written);
+    println!("idle-listings-{size} {:.3}", (listings(&many) - listed) as f64 / many.daemons.len() as f64);
 
-    let together = many.daemons.len().min(TOGETHER);
-    let (mut events, mut deaths) = (Vec::new(), Vec::new());
+    let count = many.daemons.len();
+    let (mut event, mut death) = (Measured::default(), Measured::default());
+    for nth in 0..ROUNDS.max(EVENTS / count) {
+        tokio::time::sleep(many.dice.millis(MORE)).await;
+        // another box of each daemon each time
+        let keys: Vec<(&Arc<Daemon>, BoxKey)> = many.daemons.iter().map(|daemon| (daemon, boxes(daemon, nth).1)).collect();
+        let told = || keys.iter().for_each(|(daemon, key)| daemon.tell_of(key));
+        event.measure(&many, &running, TOLD, keys.len(), told).await;
+    }
     for nth in 0..ROUNDS {
-        tokio::time::sleep(REST).await;
-        // one box on each of these, which are others each time where there are many
-        let boxes: Vec<(&Arc<Daemon>, String)> = (0..together)
-            .map(|n| &many.daemons[(nth * together + n) * 7 % many.daemons.len()])
-            .map(|daemon| (daemon, daemon.boxes_of("us").swap_remove(nth)))
-            .collect();
-        let tell = || {
-            for (daemon, name) in &boxes {
-                let key = daemon.state().containers.get(name).and_then(|one| one.seen.key.clone());
-                key.iter().for_each(|key| daemon.tell_of(key));
+        tokio::time::sleep(REST + many.dice.millis(MORE)).await;
+        // on other daemons each time where there are many
+        let together = count.min(TOGETHER);
+        let daemons = (0..together).map(|n| &many.daemons[(nth * together + n) * 7 % count]);
+        let dying: Vec<_> = daemons.map(|daemon| (daemon, boxes(daemon, nth))).collect();
+        let died = || {
+            for (daemon, (name, key)) in &dying {
+                daemon.state().containers.remove(name);
+                daemon.tell_of(key);
             }
         };
-        let nothing = after(TOLD, || ()).await;
-        events.push(after(TOLD, tell).await - nothing);
-        let nothing = after(BEGUN, || ()).await;
-        // one that lived long is begun again in a second
-        let died = after(BEGUN, || {
-            for (daemon, name) in &boxes {
-                let gone = daemon.state().containers.remove(name);
-                gone.and_then(|one| one.seen.key.clone()).iter().for_each(|key| daemon.tell_of(key));
-            }
-        });
-        deaths.push(died.await - nothing);
+        death.measure(&many, &running, BEGUN, dying.len(), died).await;
     }
-    // on average of the middle half: what else is to be done at these moments is more at some than at others
-    let [event, death] = [events, deaths].map(|mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        let middle = &all[ROUNDS / 4..ROUNDS - ROUNDS / 4];
-        middle.iter().sum::<f64>() / (middle.len() * together) as f64
-    });
-    println!("event-{size} {event:.9}");
-    println!("death-{size} {death:.9}");
+    event.print("event", size);
+    death.print("death", size);
     many.settle().await;
     assert_eq!(many.ready().await.1, size as usize);
     drop(running);
+}
+
+/// A box of a daemon, and whose it is.
+fn boxes(daemon: &Daemon, nth: usize) -> (String, BoxKey) {
+    let name = daemon.boxes_of("us").swap_remove(nth % EACH as usize);
+    let key = daemon.state().containers[&name].seen.key.clone().unwrap();
+    (name, key)
+}
+
+/// How often daemons were listed, in all.
+fn listings(many: &Many) -> u64 {
+    many.daemons.iter().map(|daemon| daemon.state().listed).sum()
+}
+
+/// What some things cost, beyond what the same time costs without them: what is to be done in it anyway is measured just before,
+/// and more or less of that than then evens out.
+#[derive(Default)]
+struct Measured {
+    things: usize,
+    time: f64,
+    without: f64,
+    /// Looks of each controller, with them and without.
+    looks: BTreeMap<&'static str, [u64; 2]>,
+    listed: [u64; 2],
+}
+
+impl Measured {
+    async fn measure(&mut self, many: &Many, running: &Running, time: Duration, things: usize, what: impl FnOnce()) {
+        self.things += things;
+        self.without += self.counted(1, many, running, after(time, || ())).await;
+        self.time += self.counted(0, many, running, after(time, what)).await;
+    }
+
+    async fn counted(&mut self, to: usize, many: &Many, running: &Running, what: impl Future<Output = f64>) -> f64 {
+        let (before, listed) = (running.meters().figures(), listings(many));
+        let time = what.await;
+        self.listed[to] += listings(many) - listed;
+        for (now, then) in running.meters().figures().iter().zip(before) {
+            let all = |of: &Figures| of.done + of.conflicts + of.failures;
+            self.looks.entry(now.name).or_default()[to] += all(now) - all(&then);
+        }
+        time
+    }
+
+    fn print(&self, what: &str, size: u64) {
+        let each = |with: f64, without: f64| (with - without) / self.things as f64;
+        println!("{what}-{size} {:.9}", each(self.time, self.without));
+        eprintln!("{what}-{size}: {:.3} s with {} of them, {:.3} s without", self.time, self.things, self.without);
+        for (name, [with, without]) in &self.looks {
+            eprintln!("  looks at a {name}: {:.3} each, {with} and {without}", each(*with as f64, *without as f64));
+        }
+        let [with, without] = self.listed;
+        println!("{what}-listings-{size} {:.3}", each(with as f64, without as f64));
+        eprintln!("  listings: {with} and {without}");
+    }
 }
 
 /// Passes time until nothing was written for a while. When the last was written, by [`used`].

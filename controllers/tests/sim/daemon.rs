@@ -45,6 +45,8 @@ pub struct State {
     pub mute: bool,
     /// Clients whose pull began, in all.
     pub pulls: u64,
+    /// How often it was listed, in all.
+    pub listed: u64,
     /// Boxes that were made since [`Daemon::remember`].
     pub made: Vec<ObservedBox>,
     /// Names of those that were there then.
@@ -469,7 +471,11 @@ impl Driver for Liar {
 
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
         let daemon = self.reach(target).await?;
-        let listed = daemon.state().containers.values().map(|c| c.seen.clone()).collect();
+        let listed = {
+            let mut state = daemon.state();
+            state.listed += 1;
+            state.containers.values().map(|c| c.seen.clone()).collect()
+        };
         // what is heard of late is old by then
         if self.lies(10) {
             tokio::time::sleep(self.dice.millis(2000)).await;
