@@ -44,17 +44,15 @@ pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileErr
     let (mut steps, mut first) = (0, true);
     while steps < STEPS {
         steps += 1;
-        let Some(env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
+        let Some(mut env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
         if std::mem::take(&mut first) {
             trace::note(&env.metadata);
         }
         let mut seen = look::look(world, &env, known.take()).await?;
         seen.asked.clone_from(&asked);
-        let planned = plan(&env, &seen);
-        let mut env = env;
-        env.status = planned.status;
-        let env = world.store.update_status(env).await?;
-        match execute(world, env, &seen, planned.step).await? {
+        let step = plan(&mut env, &seen);
+        let env = written(world, env).await?;
+        match execute(world, env, &seen, step).await? {
             Next::Look(boxes) => known = boxes,
             Next::Asked(passed) => {
                 asked.push(passed); // each place once
@@ -64,6 +62,18 @@ pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileErr
         }
     }
     Ok(Action::requeue(Duration::from_secs(1)))
+}
+
+/// Writes the status where it differs from what is stored. In most cases it does not, and nothing is copied to find that nobody else
+/// wrote meanwhile.
+async fn written(world: &World, env: Resource<Environment>) -> Result<Resource<Environment>, ReconcileError> {
+    let is_same = |stored: &Resource<Environment>| {
+        stored.metadata.resource_version == env.metadata.resource_version && stored.status == env.status
+    };
+    if world.store.part(env.name(), is_same).await? == Some(true) {
+        return Ok(env);
+    }
+    Ok(world.store.update_status(env).await?)
 }
 
 async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, step: Step) -> Result<Next, ReconcileError> {

@@ -10,8 +10,7 @@ use crate::target::{Saved, known_endpoint, not_saved, target, undriven};
 use hmz_api::condition::ConditionStatus::{False, True, Unknown};
 use hmz_api::kinds::condition::{CREATED, GUEST_READY, IMAGE_READY, SCHEDULED};
 use hmz_api::kinds::{
-    DefaultRequest, Environment, EnvironmentSpec, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy, Run,
-    RuntimeSpec, Share,
+    DefaultRequest, Environment, EnvironmentSpec, Harness, PassedFor, PassedOver, RestartPolicy, Run, RuntimeSpec, Share,
 };
 use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Kind, OwnerReference, Resource};
@@ -96,15 +95,6 @@ pub enum Boxes {
     Unreachable(String),
     /// The box of the current incarnation.
     Seen(Option<BoxState>),
-}
-
-/// What is to be written and then done.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// The status; written before the step, when it differs.
-    pub status: EnvironmentStatus,
-    /// The step.
-    pub step: Step,
 }
 
 /// One step. Each can be begun again.
@@ -235,14 +225,13 @@ fn asked(environment: &Resource<Environment>, runtime: Option<&RuntimeSpec>) -> 
     DefaultRequest { cpus: spec.cpus.or(usual.cpus), memory: spec.memory.or(usual.memory), gpus: spec.gpus.or(usual.gpus) }
 }
 
-/// What is to be done.
-pub fn plan(environment: &Resource<Environment>, seen: &Observed) -> Plan {
-    let mut planned = environment.clone();
-    let step = step(&mut planned, seen);
-    if !environment.metadata.is_deleting() && planned.metadata.finalizers.iter().any(|f| f == FINALIZER) {
-        outcome::sum_up(&mut planned, seen.now);
+/// What is to be done. The status of what was given is what is to be written before.
+pub fn plan(environment: &mut Resource<Environment>, seen: &Observed) -> Step {
+    let step = step(environment, seen);
+    if !environment.metadata.is_deleting() && environment.metadata.finalizers.iter().any(|f| f == FINALIZER) {
+        outcome::sum_up(environment, seen.now);
     }
-    Plan { status: planned.status, step }
+    step
 }
 
 fn step(env: &mut Resource<Environment>, seen: &Observed) -> Step {

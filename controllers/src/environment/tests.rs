@@ -1,14 +1,15 @@
 //! Plans of every situation, as snapshots: the step, and each condition.
 
 use super::outcome;
-use super::plan::{Boxes, Observed, Owner, Plan, Step, plan};
+use super::plan::{self, Boxes, Observed, Owner, Step};
 use super::{FINALIZER, ROLE_LABEL};
 use crate::placement::Place;
 use crate::target::Saved;
 use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::condition::{NO_HARNESS, SCHEDULED};
 use hmz_api::kinds::{
-    BoxedAgent, Endpoint, Environment, EnvironmentSpec, Harness, PassedFor, PassedOver, RestartPolicy, RuntimeSpec, Share,
+    BoxedAgent, Endpoint, Environment, EnvironmentSpec, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy,
+    RuntimeSpec, Share,
 };
 use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
@@ -68,6 +69,18 @@ fn owned(mut env: Resource<Environment>) -> Resource<Environment> {
     let owner = OwnerReference { kind: "Run".into(), name: "r".into(), uid: Uuid::from_u128(9) };
     env.metadata.owner_references.push(owner);
     env
+}
+
+/// What is to be written, and then done.
+struct Plan {
+    status: EnvironmentStatus,
+    step: Step,
+}
+
+fn plan(env: &Resource<Environment>, seen: &Observed) -> Plan {
+    let mut env = env.clone();
+    let step = plan::plan(&mut env, seen);
+    Plan { status: env.status, step }
 }
 
 /// Applies a plan's status.
