@@ -20,6 +20,9 @@ const AGAIN: Backoff = Backoff { base: Duration::from_millis(200), max: Duration
 /// How often each daemon is asked what it has though it told of nothing; a fifth of it is random.
 const PERIOD: Duration = Duration::from_secs(30);
 
+/// How long whoever else looks at a daemon may go by what it was asked then.
+const LENT: Duration = Duration::from_secs(2);
+
 /// How long events of a daemon are gathered before anybody is woken.
 const GATHER: Duration = Duration::from_millis(100);
 
@@ -108,10 +111,21 @@ async fn gather(events: &mut BoxEvents) -> Option<Heard> {
     }
 }
 
-/// Looks at one daemon now and then, for ever: what no event told is found.
+/// Looks at one daemon now and then, for ever: what no event told is found. Its runtime is looked at and swept then too, by the
+/// same listing.
 async fn look(world: &World, index: &Index, wake: &Wakers, place: &Place, mut random: StdRng) {
+    const WHY: &str = "it is time to look";
+    let mut period = || PERIOD.mul_f64(1.0 - 0.2 * random.random::<f64>());
+    let mut wait = period();
     loop {
-        tokio::time::sleep(PERIOD.mul_f64(1.0 - 0.2 * random.random::<f64>())).await;
-        router::compare(world, index, wake, place, "it is time to look").await;
+        tokio::time::sleep(wait).await;
+        let from = index.moment();
+        let listed = router::compare(world, index, wake, place, WHY).await;
+        let lent = listed.map(|boxes| index.lend(place, from, boxes));
+        wake.runtimes.ask(&*place.0, WHY);
+        wake.sweep.ask(&*place.0, WHY);
+        tokio::time::sleep(LENT).await;
+        drop(lent);
+        wait = period().saturating_sub(LENT);
     }
 }

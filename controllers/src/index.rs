@@ -4,6 +4,7 @@
 //! It may be a moment behind the store, so it only says whom to ask: whoever decides anything reads the store.
 
 mod entry;
+mod looks;
 pub(crate) mod tally;
 
 use crate::busy;
@@ -13,12 +14,12 @@ use hmz_api::AnyResource;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::{Resource, RuntimeRef};
 use hmz_drivers::{BoxState, ObservedBox, Purpose};
+use looks::{Looks, Moment};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tally::{Sort, Tally};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 /// A daemon, by the name of a runtime and an address of its.
@@ -70,8 +71,7 @@ struct Tables {
     waiting: BTreeMap<String, Waiting>,
     /// Runtimes that fall back, and to which.
     falls: BTreeMap<String, BTreeSet<String>>,
-    /// Runtimes that are stored and not being deleted, and when they were looked at last.
-    kept: HashMap<String, Option<Instant>>,
+    looks: Looks,
     /// Runs that keep the daemon up, and those that have not ended.
     busy_runs: BTreeSet<String>,
     running: BTreeSet<String>,
@@ -162,16 +162,35 @@ impl Index {
         self.tables().uids.get(&uid).cloned()
     }
 
-    /// How long ago a runtime that is stored, and is to stay, was looked at; a long time when it never was.
-    pub fn looked_at(&self, runtime: &str) -> Option<Duration> {
-        self.tables().kept.get(runtime).map(|at| at.map_or(Duration::MAX, |at| at.elapsed()))
+    /// A runtime is looked at now.
+    pub fn look_at(&self, runtime: &str) {
+        self.tables().looks.look_at(runtime);
     }
 
-    /// It is looked at now.
-    pub fn look_at(&self, runtime: &str) {
-        if let Some(at) = self.tables().kept.get_mut(runtime) {
-            *at = Some(Instant::now());
-        }
+    /// Something changed that a runtime is to tell of: how long from now it is looked at.
+    pub fn changed(&self, runtime: &str) -> Duration {
+        self.tables().looks.changed(runtime)
+    }
+
+    /// This moment, from which on a daemon is listed.
+    pub fn moment(&self) -> Moment {
+        self.tables().looks.moment()
+    }
+
+    /// Has what a daemon listed from a moment on ready for others, until this is dropped.
+    pub fn lend(&self, place: &Place, at: Moment, boxes: Vec<ObservedBox>) -> Lent<'_> {
+        self.tables().looks.lend(place, at, &Arc::new(boxes));
+        Lent(self, place.clone())
+    }
+
+    /// What a daemon listed a moment ago, if it did.
+    pub fn lent(&self, place: &Place) -> Option<Arc<Vec<ObservedBox>>> {
+        self.tables().looks.lent(place)
+    }
+
+    /// The same, if it has in it everything that its runtime is to tell of.
+    pub fn lent_whole(&self, place: &Place) -> Option<Arc<Vec<ObservedBox>>> {
+        self.tables().looks.lent_whole(place)
     }
 
     /// Whether a box is known to be wanted: it is its environment's current one, and that did not end. What is not known to be
@@ -263,6 +282,15 @@ impl Index {
     pub fn may_be_all(&self, boxes: usize) -> bool {
         let tables = self.tables();
         tables.whole && tables.boxed <= boxes && tables.running.is_empty()
+    }
+}
+
+/// A listing that others may have.
+pub(crate) struct Lent<'a>(&'a Index, Place);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.tables().looks.take_back(&self.1);
     }
 }
 
@@ -419,9 +447,9 @@ impl Tables {
 
     fn runtime(&mut self, runtime: &Resource<Runtime>) {
         if runtime.metadata.is_deleting() {
-            self.kept.remove(runtime.name());
+            self.looks.forget(runtime.name());
         } else {
-            self.kept.entry(runtime.name().to_owned()).or_default();
+            self.looks.keep(runtime.name());
         }
         if !runtime.spec.fallback.is_empty() {
             let list = runtime.spec.fallback.iter().map(RuntimeRef::resource_name).collect();
@@ -431,7 +459,7 @@ impl Tables {
 
     fn unlisted(&mut self, kind: &'static str, name: &str) {
         if kind == <Runtime as hmz_api::Kind>::KIND {
-            self.kept.remove(name);
+            self.looks.forget(name);
         }
     }
 

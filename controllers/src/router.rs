@@ -11,16 +11,12 @@ use crate::world::World;
 use futures::{FutureExt, StreamExt};
 use hmz_api::kinds::{Environment, Flow, Run, Runtime};
 use hmz_api::{AnyResource, Kind, RuntimeRef};
-use hmz_drivers::{BoxEvent, Target};
+use hmz_drivers::{BoxEvent, ObservedBox, Target};
 use hmz_store::{Change, StoreError, WatchEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long more changes of what is handed out on a runtime are waited for before it is looked at.
-const TOLD: Duration = Duration::from_millis(200);
-/// How long after a look it is looked at again when changes go on.
-const TOLD_AGAIN: Duration = Duration::from_secs(1);
 /// How long changes of runtimes are gathered before they are compared with settings.yaml.
 const SETTINGS: Duration = Duration::from_millis(500);
 /// How soon a run that waits for several daemons tries again after an event.
@@ -120,6 +116,8 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
         }
         AnyResource::Runtime(_) => {
             if declared {
+                // it tells of its daemon as it is from now on
+                index.changed(name);
                 wake.runtimes.ask(name, "it changed");
                 wake.sweep.ask(name, "it changed");
                 wake.settings.ask_after(settings::KEY, SETTINGS, "a runtime changed");
@@ -150,11 +148,7 @@ fn waiting(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
 /// Has a runtime looked at: what is handed out may be told of a moment late, so that one look tells of many changes, and the last
 /// is told of too. One that is to go, or to be listed, is looked at now.
 fn look_at_runtime(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
-    let after = match index.looked_at(runtime) {
-        Some(ago) => TOLD_AGAIN.saturating_sub(ago).max(TOLD),
-        None => Duration::ZERO,
-    };
-    wake.runtimes.ask_after(runtime, after, reason);
+    wake.runtimes.ask_after(runtime, index.changed(runtime), reason);
 }
 
 /// What a daemon told of.
@@ -201,8 +195,15 @@ pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, 
     }
 }
 
-/// Asks a daemon what it has, and wakes those environments whose status says something else: the others have nothing to see.
-pub(crate) async fn compare(world: &World, index: &Index, wake: &Wakers, place: &Place, reason: &'static str) {
+/// Asks a daemon what it has, and wakes those environments whose status says something else: the others have nothing to see. What
+/// it has, if it answers.
+pub(crate) async fn compare(
+    world: &World,
+    index: &Index,
+    wake: &Wakers,
+    place: &Place,
+    reason: &'static str,
+) -> Option<Vec<ObservedBox>> {
     let listed = match place.0.parse::<RuntimeRef>() {
         Ok(runtime) => match (world.drivers.get(&runtime.backend), target_of(world, &runtime, place).await) {
             // one that does not answer concerns everybody on it
@@ -214,6 +215,7 @@ pub(crate) async fn compare(world: &World, index: &Index, wake: &Wakers, place: 
     for env in index.differing(place, &world.instance, listed.as_deref()) {
         wake.environments.ask(&*env, reason);
     }
+    listed
 }
 
 /// A place as its driver is asked, with what its runtime says now.
@@ -235,11 +237,14 @@ pub(crate) async fn follow_settings(world: &World, wake: &Wakers) {
 }
 
 /// Asks the queue of a kind.
-pub(crate) fn ask(wake: &Wakers, kind: &str, name: &str) {
+pub(crate) fn ask(index: &Index, wake: &Wakers, kind: &str, name: &str) {
     match kind {
         Run::KIND => wake.runs.ask(name, "asked for"),
         Environment::KIND => wake.environments.ask(name, "asked for"),
-        Runtime::KIND => wake.runtimes.ask(name, "asked for"),
+        Runtime::KIND => {
+            index.changed(name);
+            wake.runtimes.ask(name, "asked for");
+        }
         _ => {}
     }
 }

@@ -11,18 +11,15 @@ use crate::target::{Saved, target};
 use crate::world::World;
 use async_trait::async_trait;
 use hmz_api::kinds::{Environment, Run, Runtime, RuntimeSource, RuntimeSpec, RuntimeStatus, condition};
-use hmz_api::{Backend, Resource, RuntimeRef};
+use hmz_api::{Backend, Condition, Conditions, Resource, RuntimeRef};
 use hmz_drivers::DriverError;
 use hmz_store::Store;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Holds a runtime until no environment is on it.
 pub const FINALIZER: &str = "hmz/in-use";
-/// How often a runtime is looked at though nothing happened.
-pub const PERIOD: Duration = Duration::from_secs(30);
 
 /// The runtimes' controller.
 pub(crate) struct Runtimes(pub(crate) World, pub(crate) Arc<Index>);
@@ -37,8 +34,30 @@ pub(crate) fn default_of(backend: Backend) -> Resource<Runtime> {
 /// What is declared of a runtime, and of its status what says whether it may be used: whoever holds something of it, of whom there
 /// may be many, is left out.
 fn usable(runtime: &Resource<Runtime>) -> Resource<Runtime> {
-    let RuntimeStatus { conditions, source, .. } = &runtime.status;
-    let status = RuntimeStatus { conditions: conditions.clone(), source: *source, ..RuntimeStatus::default() };
+    let used = |c: &&Condition| [condition::SETTINGS_VALID, condition::SAVED].contains(&c.kind.as_str());
+    let conditions = Conditions(runtime.status.conditions.0.iter().filter(used).cloned().collect());
+    let status = RuntimeStatus { conditions, source: runtime.status.source, ..RuntimeStatus::default() };
+    Resource { metadata: runtime.metadata.clone(), spec: runtime.spec.clone(), status }
+}
+
+/// All but whoever holds something of it: that is listed anew.
+fn without_holders(runtime: &Resource<Runtime>) -> Resource<Runtime> {
+    let status = &runtime.status;
+    let status = RuntimeStatus {
+        conditions: status.conditions.clone(),
+        source: status.source,
+        version: status.version.clone(),
+        cpus: status.cpus,
+        memory: status.memory,
+        gpus: status.gpus.clone(),
+        silent_gpus: status.silent_gpus.clone(),
+        runtimes: status.runtimes.clone(),
+        held_cpus: status.held_cpus,
+        held_memory: status.held_memory,
+        held_gpus: status.held_gpus.clone(),
+        containers: status.containers,
+        holders: Vec::new(),
+    };
     Resource { metadata: runtime.metadata.clone(), spec: runtime.spec.clone(), status }
 }
 
@@ -120,7 +139,7 @@ impl Reconciler for Runtimes {
         let world = &self.0;
         // before the daemon is asked: what changes from now on is to be told of by another look
         self.1.look_at(key);
-        let stored = world.store.get::<Runtime>(key).await?;
+        let stored = world.store.part(key, without_holders).await?;
         let default = default_named(world, key);
         let Some(mut runtime) = stored else {
             let Some(default) = default else { return Ok(Action::gone()) };
@@ -138,7 +157,12 @@ impl Reconciler for Runtimes {
             runtime = world.store.update(runtime).await?;
         }
         let seen = look(world, &self.1, key, &runtime).await?;
-        runtime.status = plan::plan(&runtime, &seen);
+        if seen.daemon.is_err() {
+            // they stay as they were known
+            let holders = world.store.part(key, |stored: &Resource<Runtime>| stored.status.holders.clone()).await?;
+            runtime.status.holders = holders.unwrap_or_default();
+        }
+        plan::plan(&mut runtime, &seen);
         let is_default = default.is_some_and(|default| default.spec == runtime.spec && is_of_nobody(&runtime));
         let listed = !is_default || plan::is_listed(&runtime.status) || self.is_asked_for(key);
         if listed || runtime.metadata.is_deleting() {
@@ -146,7 +170,7 @@ impl Reconciler for Runtimes {
         } else {
             world.store.delete::<Runtime>(key).await?;
         }
-        Ok(Action::requeue(PERIOD))
+        Ok(Action::await_change())
     }
 }
 
@@ -155,11 +179,11 @@ impl Runtimes {
     async fn list_default(&self, mut runtime: Resource<Runtime>) -> Result<Action, ReconcileError> {
         let name = runtime.name().to_owned();
         let seen = look(&self.0, &self.1, &name, &runtime).await?;
-        runtime.status = plan::plan(&runtime, &seen);
+        plan::plan(&mut runtime, &seen);
         if plan::is_listed(&runtime.status) || self.is_asked_for(&name) {
             self.0.store.create(runtime).await?;
         }
-        Ok(Action::requeue(PERIOD))
+        Ok(Action::await_change())
     }
 
     /// Whether an environment names a runtime or is on it, or a run waits for it.
@@ -189,14 +213,21 @@ async fn look(world: &World, index: &Index, name: &str, runtime: &Resource<Runti
     let unsupported = crate::target::undriven(&reference, driver.is_some());
     let daemon = match (driver, unsupported) {
         (Some(driver), None) => match driver.probe(&target).await {
-            Ok(facts) => driver.list(&target).await.map(|boxes| (facts, boxes)).map_err(Some),
+            Ok(facts) => {
+                let place = endpoint.map(|endpoint| (name.into(), endpoint.into()));
+                let boxes = match place.and_then(|place| index.lent_whole(&place)) {
+                    Some(boxes) => Ok(boxes),
+                    None => driver.list(&target).await.map(Arc::new),
+                };
+                boxes.map(|boxes| (facts, boxes)).map_err(Some)
+            }
             Err(error) => Err(Some(error)),
         },
         (_, Some(why)) => Err(Some(DriverError::Refused(why))),
         (None, None) => Err(None),
     };
     let mut runs = BTreeMap::new();
-    for uid in daemon.iter().flat_map(|(_, boxes)| boxes).filter_map(|one| one.run) {
+    for uid in daemon.iter().flat_map(|(_, boxes)| boxes.iter()).filter_map(|one| one.run) {
         if let Entry::Vacant(entry) = runs.entry(uid)
             && let Some(run) = world.store.by_uid::<Run>(uid).await?
         {

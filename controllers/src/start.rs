@@ -20,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 /// When an environment or a run is looked at again though nothing happened.
 const RESYNC: Duration = Duration::from_secs(30);
 
+/// When a runtime is looked at and swept again that nothing is on. The others are whenever their daemon is listed, which is sooner.
+const UNUSED: Duration = Duration::from_secs(36);
+
 /// How many environments are worked on at once.
 const TOGETHER: usize = 128;
 /// How many of them on one runtime. A pull is one of these for as long as it takes, and so is each call to a daemon that does
@@ -79,9 +82,9 @@ pub fn start(world: World) -> Running {
         let controllers: [(Box<dyn Reconciler>, Options, _); 5] = [
             (Box::new(Environments(world.clone(), known.clone())), options(TOGETHER, RESYNC), environment_requests),
             (Box::new(Runs(world.clone())), options(16, RESYNC), run_requests),
-            (Box::new(Runtimes(world.clone(), known.clone())), options(16, Duration::ZERO), runtime_requests),
+            (Box::new(Runtimes(world.clone(), known.clone())), options(16, UNUSED), runtime_requests),
             (Box::new(Settings(world.clone())), options(1, Duration::ZERO), settings_requests),
-            (Box::new(Sweep(world.clone(), known.clone())), options(8, Duration::ZERO), sweep_requests),
+            (Box::new(Sweep(world.clone(), known.clone())), options(8, UNUSED), sweep_requests),
         ];
         let work =
             controllers.into_iter().zip(counted.0.iter()).enumerate().map(|(nth, ((controller, options, requests), meter))| {
@@ -109,7 +112,7 @@ pub fn start(world: World) -> Running {
 impl Running {
     /// Asks for a look at a resource now, such as a run whose runner process was seen to end.
     pub fn look_again(&self, kind: &str, name: &str) {
-        router::ask(&self.wake, kind, name);
+        router::ask(&self.index, &self.wake, kind, name);
     }
 
     /// What there is.

@@ -7,7 +7,7 @@
 use crate::core::{Action, ReconcileError, Reconciler};
 use crate::environment::execute::remove;
 use crate::environment::plan::is_down;
-use crate::index::Index;
+use crate::index::{Index, Place};
 use crate::runtime;
 use crate::target::target;
 use crate::world::{InUse, World};
@@ -15,14 +15,10 @@ use async_trait::async_trait;
 use hmz_api::Resource;
 use hmz_api::RuntimeRef;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
-use hmz_drivers::{BoxKey, ObservedBox, Purpose};
+use hmz_drivers::{BoxKey, Driver, ObservedBox, Purpose, Target};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How often each daemon is swept though nothing happened.
-pub const PERIOD: Duration = Duration::from_secs(30);
 
 /// Which boxes and holds are ours and not wanted. Pure.
 pub fn plan(instance: &str, listed: &[ObservedBox], environments: &[Resource<Environment>]) -> Vec<BoxKey> {
@@ -100,49 +96,84 @@ impl Reconciler for Sweep {
 
     async fn reconcile(&self, key: &str) -> Result<Action, ReconcileError> {
         let world = &self.0;
-        let Some(runtime) = world.store.get::<Runtime>(key).await? else { return Ok(Action::gone()) };
+        let Some(runtime) = world.store.part(key, |runtime: &Resource<Runtime>| runtime.spec.clone()).await? else {
+            return Ok(Action::gone());
+        };
         let Ok(reference) = key.parse::<RuntimeRef>() else { return Ok(Action::gone()) };
-        let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::requeue(PERIOD)) };
+        let Some(driver) = world.drivers.get(&reference.backend) else { return Ok(Action::await_change()) };
         // one that does not go keeps no other from going
         let mut stays = None;
-        for endpoint in runtime::endpoints(world, &self.1, key, &runtime.spec) {
-            let target = target(&reference, Some(&runtime.spec), endpoint.as_deref());
-            // one that does not answer is swept when it does
-            let Ok(mut listed) = driver.list(&target).await else { continue };
-            if listed.iter().any(|b| b.purpose == Purpose::Probe) {
-                // those that are still asked stay
-                stays = driver.tidy(&target).await.err().map(ReconcileError::from).or(stays);
-            }
-            let mut ours = doubtful(world, &self.1, &listed);
-            let mut environments = named(world, &ours).await?;
-            if !late(&world.instance, &listed, &environments).is_empty() {
-                // a box of theirs may have come to be since it was listed
-                let Ok(again) = driver.list(&target).await else { continue };
-                listed = again;
-                for key in late(&world.instance, &listed, &environments) {
-                    tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
-                    // the files are those of its box elsewhere
-                    stays = driver.remove(&target, &key).await.err().map(ReconcileError::from).or(stays);
+        for endpoint in runtime::endpoints(world, &self.1, key, &runtime) {
+            let place: Option<Place> = endpoint.as_deref().map(|endpoint| (key.into(), endpoint.into()));
+            let used = match place.and_then(|place| self.1.lent(&place)).filter(|listed| self.is_clean(listed)) {
+                Some(listed) => in_use(&world.instance, &listed, None),
+                None => {
+                    let target = target(&reference, Some(&runtime), endpoint.as_deref());
+                    match self.sweep(&**driver, &target, &mut stays).await? {
+                        Some(used) => used,
+                        None => continue,
+                    }
                 }
-                ours = doubtful(world, &self.1, &listed);
-                environments = named(world, &ours).await?;
-            }
-            for key in plan(&world.instance, &ours, &environments) {
-                tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
-                stays = remove(world, &target, &key).await.err().or(stays);
-            }
-            let used = if self.1.may_be_all(listed.len()) {
-                let (environments, runs) = (world.store.list::<Environment>().await?, world.store.list::<Run>().await?);
-                in_use(&world.instance, &listed, Some((&environments, &runs)))
-            } else {
-                in_use(&world.instance, &listed, None)
             };
             // what stays is looked at again the next time
             if let Err(e) = world.files.sweep(&used).await {
                 tracing::warn!("the sweep: {}", e.message);
             }
         }
-        stays.map_or_else(|| Ok(Action::requeue(PERIOD)), Err)
+        stays.map_or_else(|| Ok(Action::await_change()), Err)
+    }
+}
+
+impl Sweep {
+    /// Whether nothing that was listed a moment ago is to be looked at more closely, as nearly always. By such a listing nothing
+    /// is taken away.
+    fn is_clean(&self, listed: &[ObservedBox]) -> bool {
+        let probed = listed.iter().any(|b| b.purpose == Purpose::Probe);
+        !probed && !self.1.may_be_all(listed.len()) && doubtful(&self.0, &self.1, listed).is_empty()
+    }
+
+    /// Sweeps one daemon. What is in use of the files here then; `None` where it does not answer.
+    async fn sweep(
+        &self,
+        driver: &dyn Driver,
+        target: &Target,
+        stays: &mut Option<ReconcileError>,
+    ) -> Result<Option<InUse>, ReconcileError> {
+        let Self(world, index) = self;
+        // one that does not answer is swept when it does
+        let Ok(mut listed) = driver.list(target).await else { return Ok(None) };
+        let mut note = |failed: Option<ReconcileError>| {
+            if failed.is_some() {
+                *stays = failed;
+            }
+        };
+        if listed.iter().any(|b| b.purpose == Purpose::Probe) {
+            // those that are still asked stay
+            note(driver.tidy(target).await.err().map(ReconcileError::from));
+        }
+        let mut ours = doubtful(world, index, &listed);
+        let mut environments = named(world, &ours).await?;
+        if !late(&world.instance, &listed, &environments).is_empty() {
+            // a box of theirs may have come to be since it was listed
+            let Ok(again) = driver.list(target).await else { return Ok(None) };
+            listed = again;
+            for key in late(&world.instance, &listed, &environments) {
+                tracing::info!(uid = %key.uid, role = key.role, "gives back a share that came late");
+                // the files are those of its box elsewhere
+                note(driver.remove(target, &key).await.err().map(ReconcileError::from));
+            }
+            ours = doubtful(world, index, &listed);
+            environments = named(world, &ours).await?;
+        }
+        for key in plan(&world.instance, &ours, &environments) {
+            tracing::info!(uid = %key.uid, incarnation = key.incarnation, role = key.role, "sweeps what nobody wants");
+            note(remove(world, target, &key).await.err());
+        }
+        if !index.may_be_all(listed.len()) {
+            return Ok(Some(in_use(&world.instance, &listed, None)));
+        }
+        let (environments, runs) = (world.store.list::<Environment>().await?, world.store.list::<Run>().await?);
+        Ok(Some(in_use(&world.instance, &listed, Some((&environments, &runs)))))
     }
 }
 

@@ -7,6 +7,7 @@ use hmz_api::{Cpus, Memory, Resource};
 use hmz_drivers::{BoxState, DriverError, Facts, ObservedBox, Purpose};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The reason of a daemon that does not answer.
@@ -24,7 +25,7 @@ pub struct Observed {
     /// The names of the runs there are, by uid.
     pub runs: BTreeMap<Uuid, String>,
     /// What the daemon said; `Err(None)` when there is none to ask.
-    pub daemon: Result<(Facts, Vec<ObservedBox>), Option<DriverError>>,
+    pub daemon: Result<(Facts, Arc<Vec<ObservedBox>>), Option<DriverError>>,
 }
 
 /// Whether a container of ours holds its share: a hold does until it is gone, a box until it ended.
@@ -37,9 +38,13 @@ pub fn holds(one: &ObservedBox) -> bool {
     }
 }
 
-/// The status.
-pub fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
-    let mut status = runtime.status.clone();
+/// Brings the status to what was seen.
+pub fn plan(runtime: &mut Resource<Runtime>, seen: &Observed) {
+    let status = std::mem::take(&mut runtime.status);
+    runtime.status = planned(runtime, status, seen);
+}
+
+fn planned(runtime: &Resource<Runtime>, mut status: RuntimeStatus, seen: &Observed) -> RuntimeStatus {
     let (generation, now) = (runtime.metadata.generation, seen.now);
     match &seen.daemon {
         Err(error) => {
@@ -173,6 +178,10 @@ mod tests {
     use hmz_api::kinds::{RuntimeSpec, Share};
     use hmz_drivers::{BoxKey, Exit, Labels};
 
+    fn plan(runtime: &Resource<Runtime>, seen: &Observed) -> RuntimeStatus {
+        planned(runtime, runtime.status.clone(), seen)
+    }
+
     fn listed(name: &str, purpose: Purpose, uid: u128, cpus: u64, state: BoxState) -> ObservedBox {
         let key = BoxKey { instance: "us".into(), uid: Uuid::from_u128(uid), incarnation: 1, role: "box".into() };
         ObservedBox {
@@ -209,7 +218,7 @@ mod tests {
         let facts = Facts { version: "20.10".into(), cpus: Cpus::whole(4), ..Facts::default() };
         let now = Timestamp::UNIX_EPOCH;
         let runs = BTreeMap::new();
-        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes)) };
+        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes.into())) };
         runtime.status = plan(&runtime, &seen);
         assert_eq!((runtime.status.held_cpus, runtime.status.containers), (Some(Cpus::whole(4)), Some(3)));
         let holders: Vec<&str> = runtime.status.holders.iter().map(|h| h.name.as_str()).collect();
@@ -245,7 +254,7 @@ mod tests {
         let facts = Facts { cpus: Cpus::whole(8), memory: Memory::from_bytes(16 << 30), ..Facts::default() };
         let runs = BTreeMap::from([(Uuid::from_u128(9), "fix-add".to_owned())]);
         let now = Timestamp::UNIX_EPOCH;
-        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes)) };
+        let seen = Observed { now, at: "docker@here".into(), provider: "here".into(), runs, daemon: Ok((facts, boxes.into())) };
         let status = plan(&runtime, &seen);
         let said = status.conditions.get(SUFFICIENT).unwrap();
         assert_eq!((said.status, said.reason.as_str()), (False, "OverCommitted"));
@@ -254,7 +263,7 @@ mod tests {
         heard.gpu_answers.uuids = [("1".to_owned(), "GPU-b".to_owned())].into();
         heard.gpu_answers.silent = ["0".to_owned()].into();
         heard.gpus = Some(vec!["0".into(), "1".into(), "2".into()]);
-        let twice = plan(&runtime, &Observed { daemon: Ok((heard, by_uuid)), ..seen.clone() });
+        let twice = plan(&runtime, &Observed { daemon: Ok((heard, by_uuid.into())), ..seen.clone() });
         let words = &twice.conditions.get(SUFFICIENT).unwrap().message;
         let both = "docker@here has handed out GPU 1 more than once: GPU 1 to b on host, GPU GPU-b to theirs on host; ";
         assert!(words.contains(both) && words.ends_with("; GPU 0 does not answer"), "{words}");
