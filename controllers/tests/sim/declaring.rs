@@ -4,7 +4,7 @@
 use crate::daemon::{CPUS, Daemon};
 use crate::scenario::Sim;
 use async_trait::async_trait;
-use hmz_api::kinds::{Run, annotation, condition};
+use hmz_api::kinds::{Environment, Run, annotation, condition};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Applied, ApplyRequest, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
@@ -213,6 +213,36 @@ async fn play(seed: u64) {
     let again = plan(sim.world(), &request).await.unwrap();
     let differs: Vec<&Planned> = again.iter().filter(|one| one.differs()).collect();
     assert!(differs.is_empty(), "it was applied, and still differs: {differs:#?}");
+}
+
+/// An environment whose image is to be pulled first.
+fn pulled(labels: &str) -> ApplyRequest {
+    let text = format!(
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: env0, labels: {{{labels}}}}}\nspec: {{runtime: 'docker:a', \
+         workdir: /w, cpus: 1, image: 'node:22'}}\n"
+    );
+    let declared = read_declared(&text, "m.yaml", &Context::new("/w", None)).unwrap();
+    let (resources, written) = declared.into_iter().map(|one| (one.resource, one.written)).unzip();
+    ApplyRequest { resources, written, ..ApplyRequest::default() }
+}
+
+#[test]
+fn nothing_is_planned_on_a_daemon_that_holds_a_share_and_is_away() {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+        let mut sim = Sim::calm(3);
+        apply(&sim.store, &Somebody(sim.dice.clone()), &pulled("")).await.unwrap();
+        let status = async |sim: &Sim| sim.store.get::<Environment>("env0").await.unwrap().unwrap().status;
+        while status(&sim).await.share.is_none() {
+            sim.pass(Duration::from_millis(50)).await;
+        }
+        sim.daemons[0].state().unreachable = true;
+        sim.pass(Duration::from_secs(90)).await;
+        let now = status(&sim).await;
+        assert!(now.share.is_some() && now.container_id.is_none(), "{now:?}");
+        let planned = plan(sim.world(), &pulled("team: red")).await.unwrap();
+        assert_eq!(planned[0].outcome, Ok(Applied::Configured));
+        assert_eq!(planned_to_do(&planned), (Vec::new(), BTreeSet::new()));
+    });
 }
 
 /// A refusal without what was free at that moment: what is pruned meanwhile gives some back, before it is asked or after.
