@@ -102,18 +102,12 @@ pub fn render(items: &[AnyResource], wide: bool, now: Timestamp, width: Option<u
 
 /// What [`render`] makes of the resources of one kind, of their listing as a table.
 pub fn render_listing(listing: &str, width: Option<usize>) -> String {
-    let lines: Vec<Cow<'_, str>> = table::lines(listing).map(clean_cells).collect();
-    if lines.len() < 2 {
+    if table::lines(listing).nth(1).is_none() {
         return String::new();
     }
-    align::align_tabbed(&lines, width)
-}
-
-/// A line of cells as they are shown, and the line itself where nothing in it is to be changed, as in nearly all.
-fn clean_cells(cells: &str) -> Cow<'_, str> {
-    if table::is_plain(cells) {
-        return Cow::Borrowed(cells);
+    if table::is_plain(listing) {
+        return table::aligned(listing, width);
     }
-    let clean: Vec<String> = table::cells(cells).map(|cell| one_line(&table::unescaped(cell))).collect();
-    Cow::Owned(clean.join("\t"))
+    let clean = |line| table::cells(line).map(|cell| one_line(&table::unescaped(cell))).collect::<Vec<_>>().join("\t") + "\n";
+    table::aligned(&table::lines(listing).map(clean).collect::<String>(), width)
 }

@@ -1,7 +1,5 @@
 //! Cells below one another: columns as wide as they have to be, three spaces between them.
 
-use std::borrow::Cow;
-
 const BETWEEN: &str = "   ";
 const BLANK: &str = "                                                                ";
 
@@ -17,7 +15,7 @@ where
             if at == widths.len() {
                 widths.push(0);
             }
-            widths[at] = cell.chars().count().max(widths[at]);
+            widths[at] = length(cell).max(widths[at]);
         }
         count += 1;
     }
@@ -28,7 +26,7 @@ where
         for (at, (cell, width)) in line.zip(&*widths).enumerate() {
             out.push_str(if at == 0 { "" } else { BETWEEN });
             out.push_str(cell);
-            let mut left = width - cell.chars().count();
+            let mut left = width - length(cell);
             while left > 0 {
                 let some = left.min(BLANK.len());
                 out.push_str(&BLANK[..some]);
@@ -46,9 +44,9 @@ where
     out
 }
 
-/// Lines whose cells have tabs between them. Nothing is generic here, so that it is made for many lines wherever it is used.
-pub fn align_tabbed(lines: &[Cow<'_, str>], width: Option<usize>) -> String {
-    align(lines.iter().map(|line| line.split('\t')), &mut Vec::new(), width)
+/// How many characters a cell has. Nearly all are ASCII, which is seen sooner than counted.
+fn length(cell: &str) -> usize {
+    if cell.is_ascii() { cell.len() } else { cell.chars().count() }
 }
 
 /// At most `most` characters, the last of them `…` when there were more.
@@ -65,13 +63,16 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_and_grow() {
-        let lines = ["NAME\tAGE\tX", "é\t5s\t", "longer\t<none>\ty"].map(Cow::from);
-        assert_eq!(align_tabbed(&lines, None), "NAME     AGE      X\né        5s\nlonger   <none>   y\n");
-        assert_eq!(align_tabbed(&lines, Some(8)), "NAME   …\né      …\nlonger …\n");
+        let lines = [["NAME", "AGE", "X"], ["é", "5s", ""], ["longer", "<none>", "y"]];
+        let lines = lines.iter().map(|line| line.iter().copied());
+        assert_eq!(align(lines.clone(), &mut Vec::new(), None), "NAME     AGE      X\né        5s\nlonger   <none>   y\n");
+        assert_eq!(align(lines, &mut Vec::new(), Some(8)), "NAME   …\né      …\nlonger …\n");
         let (mut widths, lines) = (vec![2, 8], [["a", "b"], ["abc", ""]]);
         assert_eq!(align(lines.iter().map(|line| line.iter().copied()), &mut widths, None), "a     b\nabc\n");
         assert_eq!(widths, [3, 8]);
-        let wide = format!("{}\tx", "w".repeat(100));
-        assert_eq!(align_tabbed(&[wide.into(), "n\ty".into()], None).lines().map(str::len).collect::<Vec<_>>(), [104, 104]);
+        let wide = "w".repeat(100);
+        let lines = [[wide.as_str(), "x"], ["n", "y"]];
+        let text = align(lines.iter().map(|line| line.iter().copied()), &mut Vec::new(), None);
+        assert_eq!(text.lines().map(str::len).collect::<Vec<_>>(), [104, 104]);
     }
 }

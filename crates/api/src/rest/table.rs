@@ -5,6 +5,7 @@
 //! A tab, an end of a line and a backslash in a cell are `\t`, `\n`, `\r` and `\\`. Ages are as of the answer.
 
 use crate::AnyResource;
+use crate::columns::align::align;
 use crate::columns::{self, Cell, age};
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -78,14 +79,33 @@ pub fn lines(listing: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 /// The cells of a line as they are written.
-pub fn cells(line: &str) -> impl Iterator<Item = &str> + Clone {
-    line.split('\t')
+pub fn cells(line: &str) -> Cells<'_> {
+    Cells(Some(line))
 }
 
-/// Whether its cells are shown as they are written: nothing in them is escaped, and nothing would do anything to a terminal.
-pub fn is_plain(line: &str) -> bool {
+/// What is left of a line. Cells are short: each is gone through, which is quicker than a search is begun.
+#[derive(Debug, Clone)]
+pub struct Cells<'a>(Option<&'a str>);
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = &'a str;
+    fn next(&mut self) -> Option<&'a str> {
+        let left = self.0?;
+        let Some(end) = left.bytes().position(|byte| byte == b'\t') else { return self.0.take() };
+        self.0 = left.get(end + 1..);
+        left.get(..end)
+    }
+}
+
+/// The cells below one another, as they are written. Nothing here is generic: it is made for many lines, whoever calls it.
+pub fn aligned(listing: &str, width: Option<usize>) -> String {
+    align(lines(listing).map(cells), &mut Vec::new(), width)
+}
+
+/// Whether cells are shown as they are written: nothing in them is escaped, and nothing would do anything to a terminal.
+pub fn is_plain(listing: &str) -> bool {
     // without an end before the last byte, which is quicker: nearly all are
-    line.bytes().fold(true, |plain, byte| plain & matches!(byte, b'\t' | b' '..=b'[' | b']'..=b'~'))
+    listing.bytes().fold(true, |plain, byte| plain & matches!(byte, b'\t' | b'\n' | b' '..=b'[' | b']'..=b'~'))
 }
 
 fn escape(cell: &str, out: &mut String) {
