@@ -3,7 +3,7 @@
 fn main() -> std::io::Result<()> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     fs_err::create_dir_all(&folder)?;
-    for (name, text) in hmz_manifest::schema::all() {
+    for (name, text) in hmz_manifest::schema::files() {
         fs_err::write(folder.join(name), text)?;
     }
     Ok(())

@@ -73,7 +73,12 @@ pub(crate) fn beside(text: &str, at: At) -> Option<String> {
 
 /// Whether a word has a character that nobody sees, or that looks like a space.
 pub(crate) fn has_unseen(word: &str) -> bool {
-    word.chars().any(|c| SPACES.iter().chain(&NOTHINGS).any(|(odd, _)| *odd == c))
+    word.chars().any(|c| unseen().any(|odd| odd == c))
+}
+
+/// The characters that nobody sees, or that look like a space.
+pub(crate) fn unseen() -> impl Iterator<Item = char> {
+    SPACES.iter().chain(&NOTHINGS).map(|(odd, _)| *odd)
 }
 
 fn article(name: &str) -> &'static str {

@@ -10,7 +10,8 @@ pub mod metrics;
 pub mod saved;
 pub(crate) mod watch;
 
-pub(crate) use entry::runtime_spec;
+pub(crate) use entry::{NOTHING, runtime_spec};
+pub(crate) use fields::SSH_FIELDS;
 pub use metrics::Metrics;
 pub use watch::{Loaded, WatchGuard, glance, watch};
 

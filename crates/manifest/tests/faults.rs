@@ -1,6 +1,8 @@
 //! What a person is told of a text that cannot be read: one table of faults, each with the whole of what is printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
 
+mod held;
+
 use hmz_manifest::{Context, into_error, read, settings};
 use std::fmt::Write as _;
 
@@ -155,31 +157,46 @@ const SETTINGS: &[(&str, &str)] = &[
     ("unclosed", "runtimes: {docker: {here: {}}\n"),
 ];
 
+/// What only the reader says: of two keys that are the same, of what is inside a text, of YAML's tags.
+const NOT_IN_THE_SCHEMAS: [&str; 3] = ["dup key", "flow template", "tag"];
+
+/// An editor says that something is wrong where the reader does, and nowhere else.
+#[track_caller]
+fn hold(what: &str, schema: &str, text: &str, is_read: bool, odd: &mut Vec<String>) {
+    if held::is_valid(schema, text) != is_read {
+        odd.push(what.to_owned());
+    }
+}
+
 fn context() -> Context {
     Context::new("/m", Some("/home/me".into()))
 }
 
 #[test]
 fn what_is_told_of_a_manifest() {
-    let mut all = String::new();
+    let (mut all, mut odd) = (String::new(), Vec::new());
     for (what, head, rest) in MANIFESTS {
         let text = format!("{head}{rest}");
         let told = match read(&text, "m.yaml", &context()) {
             Ok(read) => format!("(nothing is wrong: {} resources)", read.len()),
             Err(reports) => into_error(reports).message,
         };
+        hold(what, "manifest.json", &text, told.starts_with("(nothing is wrong"), &mut odd);
         writeln!(all, "# {what}\n{told}\n").unwrap();
     }
+    assert_eq!(odd, NOT_IN_THE_SCHEMAS);
     insta::assert_snapshot!(all);
 }
 
 #[test]
 fn what_is_told_of_settings() {
-    let mut all = String::new();
+    let (mut all, mut odd) = (String::new(), Vec::new());
     for (what, text) in SETTINGS {
         let reports = settings::check(text, "settings.yaml", &context());
+        hold(what, "settings.json", text, reports.is_empty(), &mut odd);
         writeln!(all, "# {what}\n{}\n", into_error(reports).message).unwrap();
     }
+    assert_eq!(odd, ["a key twice", "two documents"]);
     insta::assert_snapshot!(all);
 }
 

@@ -1,6 +1,8 @@
 //! Sizes, CPUs and durations read the same in settings, in manifests and as a word of the command line.
 #![cfg(test)]
 
+mod held;
+
 use hmz_api::kinds::RuntimeSpec;
 use hmz_api::{AnyResource, Backend, Cpus, Memory, RuntimeRef, Span};
 use hmz_manifest::{Context, read, settings};
@@ -11,10 +13,17 @@ fn context() -> Context {
     Context::new("/", None)
 }
 
-fn in_settings(field: &str, text: &str) -> Option<RuntimeSpec> {
-    let text = format!("runtimes: {{docker: {{r: {{{field}: {text}}}}}}}\n");
-    let settings = settings::read(&text, "s", &context()).ok()?;
-    settings.get(&RuntimeRef::named(Backend::Docker, "r"))?.clone().ok()
+fn in_settings(field: &str, written: &str) -> Option<RuntimeSpec> {
+    let text = format!("runtimes: {{docker: {{r: {{{field}: {written}}}}}}}\n");
+    let settings = settings::read(&text, "s", &context()).unwrap();
+    let found = settings.get(&RuntimeRef::named(Backend::Docker, "r")).unwrap().clone().ok();
+    // an editor has the number, if JSON has it, and not how it is written; nor does it count thousandths
+    let value = held::documents(&text).map(|all| all[0]["runtimes"]["docker"]["r"][field].clone());
+    let is_plain = value.is_some_and(|value| value.is_string() || value.to_string().as_str() == written);
+    if is_plain && !(field == "cpus" && written.contains("0.0001")) {
+        assert_eq!(held::is_valid("settings.json", &text), found.is_some(), "schemas/settings.json of {text}");
+    }
+    found
 }
 
 fn in_manifest(field: &str, text: &str) -> Option<RuntimeSpec> {

@@ -1,14 +1,33 @@
 //! Every field of a saved runtime: what is refused, in which words and where, and what is read.
 #![cfg(test)]
 
+mod held;
+
 use hmz_manifest::Context;
 use hmz_manifest::settings::read;
+
+/// What only the reader says: what an argument means, whose the home is, and that a name is the runtime's own.
+const NOT_IN_THE_SCHEMA: [&str; 8] = [
+    "{exec_user: '4294967295'}",
+    "{run_args: [--init, x]}",
+    "{run_args: [-e, A=b, --cpus=9]}",
+    "{run_args: [--publish, '80']}",
+    "{endpoint: 'ssh:far', workdir: ~/w}",
+    "{container: c, workdir: ~/w}",
+    "{fallback: ['docker:gpubox']}",
+    "{harness: 'docker:gpubox'}",
+];
 
 /// `LINE:COLUMN: message` of the entry `gpubox` whose fields are `fields`, or the entry as JSON.
 fn said(backend: &str, fields: &str) -> String {
     let text = format!("runtimes: {{{backend}: {{gpubox: {fields}}}}}\n");
     let settings = read(&text, "s", &Context::new("/nowhere", Some("/home/me".into()))).unwrap();
-    match settings.runtimes.into_iter().next().unwrap().1 {
+    let entry = settings.runtimes.into_iter().next().unwrap().1;
+    let is_seen = !NOT_IN_THE_SCHEMA.contains(&fields);
+    assert_eq!(held::is_valid("settings.json", &text), entry.is_ok() || !is_seen, "schemas/settings.json of {text}");
+    let manifest = format!("apiVersion: hmz/v1\nkind: Runtime\nmetadata: {{name: '{backend}:gpubox'}}\nspec: {fields}\n");
+    assert_eq!(held::is_valid("runtime.json", &manifest), entry.is_ok() || !is_seen, "schemas/runtime.json of {manifest}");
+    match entry {
         Ok(spec) => serde_json::to_string(&spec).unwrap(),
         Err(report) => {
             // the columns of a field are counted from its entry's own first one

@@ -1,6 +1,8 @@
 //! Entries of settings.yaml that are new, go, or come from ssh's configuration.
 #![cfg(test)]
 
+mod held;
+
 use hmz_api::{Error, RuntimeRef};
 use hmz_manifest::Context;
 use hmz_manifest::settings::edit::Edited;
@@ -26,7 +28,10 @@ fn runtime(text: &str) -> RuntimeRef {
 /// The new text, or the error's message.
 fn new(done: Result<Edited, Error>) -> Result<String, String> {
     match done {
-        Ok(Edited::Changed(text)) => Ok(text),
+        Ok(Edited::Changed(text)) => {
+            held::assert_valid("settings.json", &text);
+            Ok(text)
+        }
         Ok(Edited::Unchanged) => Ok("unchanged".into()),
         Err(e) => Err(e.message),
     }

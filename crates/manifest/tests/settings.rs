@@ -1,6 +1,8 @@
 //! settings.yaml: what is read, what is said, and that a watch survives what editors do.
 #![cfg(test)]
 
+mod held;
+
 use hmz_api::{Backend, RuntimeRef};
 use hmz_manifest::Context;
 use hmz_manifest::settings::{Loaded, Settings, read, watch};
@@ -14,6 +16,15 @@ fn context() -> Context {
     Context::new("/nowhere", Some("/home/me".into()))
 }
 
+/// An entry by itself is valid by the schema where it is read; that a key is there twice is YAML's own fault.
+fn held_to_the_schema(text: &str, runtime: &RuntimeRef, is_read: bool) {
+    let (backend, name) = (runtime.backend.word(), runtime.name.as_deref().unwrap());
+    let entry = &held::documents(text).unwrap()[0]["runtimes"][backend][name];
+    let alone = serde_json::json!({"runtimes": {backend: {name: entry}}});
+    let wrong = held::wrong("settings.json", &alone);
+    assert_eq!(wrong.is_empty(), is_read || ["twice", "again"].contains(&name), "{alone}: {wrong:?}");
+}
+
 fn shown(text: &str) -> String {
     let settings = match read(text, "settings.yaml", &context()) {
         Ok(settings) => settings,
@@ -24,6 +35,7 @@ fn shown(text: &str) -> String {
         let _ = writeln!(all, "PROBLEM {problem}");
     }
     for (runtime, entry) in &settings.runtimes {
+        held_to_the_schema(text, runtime, entry.is_ok());
         match entry {
             Ok(spec) => writeln!(all, "{runtime} {}", serde_json::to_string(spec).unwrap()),
             Err(report) => writeln!(all, "{runtime} WRONG {report}"),
@@ -262,12 +274,19 @@ async fn a_watch_ends_with_its_guard() {
     assert!(tokio::time::timeout(DEADLINE, told.changed()).await.expect("ended in time").is_err());
 }
 
+/// What only the reader says: that others may reach an address, and that a key is there twice.
+const NOT_IN_THE_SCHEMA: [&str; 2] = ["metrics: {listen: 0.0.0.0:1}", "metrics: {listen: 1, listen: 2}"];
+
 #[test]
 fn metrics_are_told_here_unless_anywhere_is_said() {
     let says = |text: &str| {
         let settings = read(&format!("runtimes: {{docker: {{good: {{}}}}}}\n{text}"), "settings.yaml", &context()).unwrap();
         assert_eq!(settings.runtimes.len(), 1, "it hides another entry");
-        settings.metrics.map(|read| read.map(|m| m.address.to_string()).map_err(|report| report.to_string()))
+        let metrics = settings.metrics.map(|read| read.map(|m| m.address.to_string()).map_err(|report| report.to_string()));
+        let is_seen = !NOT_IN_THE_SCHEMA.contains(&text);
+        let is_read = !matches!(metrics, Some(Err(_)));
+        assert_eq!(held::is_valid("settings.json", text), is_read || !is_seen, "{text}");
+        metrics
     };
     let at = |address: &str| Some(Ok(address.to_owned()));
     assert_eq!((says(""), says("metrics:"), says("metric: {listen: 1}")), (None, None, None));

@@ -112,6 +112,55 @@ fn parse(text: &str) -> Result<Steps, String> {
 mod tests {
     use super::*;
 
+    fn schema(name: &str) -> serde_json::Value {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(name);
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    /// Reads a list, and sees that `schemas/steps.json` says the same of it.
+    #[track_caller]
+    fn parse(text: &str) -> Result<Steps, String> {
+        let steps = super::parse(text);
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let value: serde_json::Value = serde_saphyr::from_str_with_options(text, options).unwrap();
+        let found = jsonschema::draft202012::new(&schema("steps.json")).unwrap().validate(&value).map_err(|e| e.to_string());
+        assert_eq!(found.is_ok(), steps.is_ok(), "{text:?}: {found:?}, {:?}", steps.as_ref().err());
+        steps
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_there_are() {
+        // serde tells them when it is given another one
+        fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
+            let refused = serde_json::from_str::<T>(r#"{"no such field": 1}"#).err().unwrap().to_string();
+            let (_, expected) = refused.split_once("expected").unwrap();
+            expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+        }
+        let schema = schema("steps.json");
+        for (definition, fields) in [("Step", fields::<Written>()), ("Write", fields::<Write>()), ("Edit", fields::<Edit>())] {
+            let known = schema["$defs"][definition]["properties"].as_object().unwrap();
+            assert_eq!(known.keys().cloned().collect::<Vec<_>>(), fields, "{definition}");
+        }
+        assert_eq!(schema["$defs"]["Span"], self::schema("manifest.json")["$defs"]["Span"]);
+    }
+
+    #[test]
+    fn what_is_left_blank_or_is_a_number_reads() {
+        for text in [
+            "[]\n",
+            "- say: 5\n",
+            "- say: x\n  run:\n",
+            "- run: true\n  expect_status:\n",
+            "- sleep: 1\n",
+            "- sleep: 1.5\n",
+            "- sleep: 00:00:01\n",
+            "- write: {path: 1, content: 2.5}\n",
+            "- - read: a\n- []\n",
+        ] {
+            parse(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
+        }
+    }
+
     #[test]
     fn every_step_reads() {
         let steps = parse(
@@ -138,6 +187,13 @@ mod tests {
             ("- say: x\n  run: y\n", "exactly one"),
             ("- {}\n", "exactly one"),
             ("- say: x\n  expect_status: 1\n", "expect_status goes with run"),
+            ("- say:\n", "exactly one"),
+            ("- sleep: soon\n", "is not a duration"),
+            ("- sleep: -1\n", "negative"),
+            ("- write: {path: a}\n", "content"),
+            ("- edit: {path: a, old: b, new: c, all: true}\n", "all"),
+            ("- run: {a: b}\n", ""),
+            ("- say: x\n- - say: y\n", ""),
             ("say: x\n", "sequence"),
         ] {
             let error = parse(text).unwrap_err();

@@ -10,7 +10,7 @@ use hmz_api::kinds::RuntimeSpec;
 use hmz_api::{Backend, RuntimeRef};
 
 /// Keys older files carry that say nothing about the runtime.
-const NOTHING: [&str; 3] = ["made", "backend", "name"];
+pub(crate) const NOTHING: [&str; 3] = ["made", "backend", "name"];
 
 /// Fields in which a secret may be: of what is wrong with them, what somebody wrote there is not told.
 const PRIVATE: [&str; 4] = ["exec_env", "exec_wrapper", "run_args", "options"];

@@ -303,7 +303,7 @@ fn swarm(c: &mut Check<'_>, spec: &RuntimeSpec) {
 }
 
 /// Fields of ssh's configuration that have a field of ours.
-const FIELDS: [(&str, &str); 5] =
+pub(crate) const SSH_FIELDS: [(&str, &str); 5] =
     [("hostname", "host"), ("user", "user"), ("port", "port"), ("identityfile", "identity_file"), ("proxyjump", "proxy_jump")];
 
 fn ssh(c: &mut Check<'_>, spec: &mut RuntimeSpec, context: &Context) {
@@ -329,7 +329,7 @@ fn ssh(c: &mut Check<'_>, spec: &mut RuntimeSpec, context: &Context) {
         let lower = key.to_ascii_lowercase();
         if !is_word(key, |b| b.is_ascii_alphabetic(), b"") || key.as_str() == "F" {
             c.say(path, format!("invalid ssh option '{key}'"));
-        } else if let Some((_, field)) = FIELDS.iter().find(|(option, _)| *option == lower) {
+        } else if let Some((_, field)) = SSH_FIELDS.iter().find(|(option, _)| *option == lower) {
             c.say(path, format!("{key} must be set with {field}, not as an option"));
         } else if value.is_empty() {
             c.say(path, format!("option {key} cannot be empty"));
