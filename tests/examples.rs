@@ -8,6 +8,7 @@ mod support;
 
 use provider::Provider;
 use provider::script::{Step, bash, edit, read};
+use std::path::{Path, PathBuf};
 use support::LIMIT;
 use support::document::{file, shell_blocks};
 use support::home::TestHome;
@@ -49,23 +50,41 @@ fn every_example_is_run_by_a_test() {
     let mut examples: Vec<String> =
         std::fs::read_dir(file("examples")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     examples.sort();
-    assert_eq!(examples, ["ci", "claude-run.yaml", "environment.yaml", "first-run.steps.yaml", "first-run.yaml"]);
+    let known = ["ci", "claude-run.yaml", "environment.yaml", "first-run.steps.yaml", "first-run.yaml", "settings.yaml"];
+    assert_eq!(examples, known);
     let readme: String = shell_blocks("README.md").into_iter().map(|block| block.text).collect();
     assert!(readme.contains("-f first-run.yaml") && readme.contains("-f environment.yaml"), "{readme}");
 }
 
-/// An editor is told by each manifest which schema it is held to.
 #[test]
-fn every_manifest_names_its_schema() {
-    for (path, schema) in [
-        ("examples/claude-run.yaml", "manifest.json"),
-        ("examples/environment.yaml", "manifest.json"),
-        ("examples/first-run.yaml", "manifest.json"),
-        ("manifests/flows/boxed.yaml", "flow.json"),
-    ] {
-        let text = std::fs::read_to_string(file(path)).unwrap();
-        let named = text.lines().next().unwrap().strip_prefix("# yaml-language-server: $schema=").expect(path);
-        let found = file(path).parent().unwrap().join(named).canonicalize().unwrap();
-        assert_eq!(found, file("schemas").join(schema).canonicalize().unwrap(), "{path}");
+fn the_settings_are_read() {
+    let home = TestHome::new();
+    home.settings(&std::fs::read_to_string(file("examples/settings.yaml")).unwrap());
+    let _ = home.hmz(["settings", "validate"]).run().ok();
+    let _ = home.hmz(["settings", "get", "runtimes.docker.gpubox.fallback"]).run().ok().says("docker:here");
+}
+
+/// Every YAML file of a folder and those below it.
+fn yaml(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|path| if path.is_dir() { yaml(&path) } else { vec![path] });
+    all.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect()
+}
+
+/// An editor is told by each file which schema it is held to: one of ours, or that of the program it is for. That it is valid by
+/// it is another test's, beside the schemas.
+#[test]
+fn every_example_names_its_schema() {
+    let schemas = file("schemas").canonicalize().unwrap();
+    for path in ["examples", "manifests"].iter().flat_map(|folder| yaml(&file(folder))) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let named = text.lines().next().unwrap_or_default().strip_prefix("# yaml-language-server: $schema=");
+        let named = named.unwrap_or_else(|| panic!("{} names no schema", path.display()));
+        if named.contains("://") {
+            continue;
+        }
+        let found =
+            path.parent().unwrap().join(named).canonicalize().unwrap_or_else(|e| panic!("{}: {named}: {e}", path.display()));
+        assert_eq!(found.parent(), Some(schemas.as_path()), "{}", path.display());
     }
 }
