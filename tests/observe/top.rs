@@ -82,11 +82,7 @@ fn what_a_box_uses_is_shown_beside_what_it_is_limited_to() {
         "{none}"
     );
     let shown = home.hmz(["top", "envs", "none"]).run().ok().out();
-    assert_eq!(
-        shown.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>()[2..],
-        ["-", "-", "-", "-", "-", "-", "-"],
-        "{shown}"
-    );
+    assert_eq!(shown.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>()[2..], ["-"; 9], "{shown}");
 
     let runtime = items(&home, &["runtimes", "docker@here"]).remove(0);
     assert_eq!((&runtime["name"], &runtime["boxes"]), (&"docker:here".into(), &2.into()), "{runtime}");
