@@ -42,7 +42,7 @@ fn run() -> Result<Status, AnchorError> {
     let config: RelayConfig = config::read(&mut Unbuffered)?;
     proxy::only_pipes()?;
     let (ours, theirs) = UnixStream::pair().map_err(AnchorError::io("make a socket"))?;
-    let way = match config.second.link {
+    let mut way = match config.second.link {
         Link::Direct { pid, .. } => Way::hand(&config, ours, pid)?,
         Link::Stream(_) => Way::carry(&config.place, ours)?,
         Link::Awaited { .. } => return Err(AnchorError::Refused("a second box is there before its supervisor".into())),
@@ -56,7 +56,7 @@ fn run() -> Result<Status, AnchorError> {
     let id = proxy::spawn(&client, supervisor, &[leash.as_fd(), theirs.as_fd()], tell.clone())?;
     drop((leash, theirs));
     proxy::leave_streams()?;
-    let way = way.begin()?;
+    way.begin()?;
     let listen = std::thread::Builder::new().name("signals".into());
     listen.spawn(move || proxy::listen(&lifeline, &signals, &tell)).map_err(AnchorError::io("start a thread"))?;
     let ended = proxy::attend(&client, id, &program, &heard);
@@ -69,7 +69,7 @@ fn run() -> Result<Status, AnchorError> {
 /// How the commands of a CLI in a second box come to the box they land in.
 enum Way {
     /// Served here, once the supervisor there is started.
-    Handed { reached: Reached, socket: UnixStream },
+    Handed { reached: Reached, socket: Option<UnixStream> },
     /// Served there, over a guest of the session's own, which this connection has started.
     Carried(Client),
 }
@@ -87,7 +87,7 @@ impl Way {
             tmpdir: Some(config.tmpdir.clone()),
             marks: config.leaves.clone(),
         };
-        Ok(Self::Handed { reached: commands.reach(None, borders)?, socket })
+        Ok(Self::Handed { reached: commands.reach(None, borders)?, socket: Some(socket) })
     }
 
     /// Starts a guest for the session in the box, with `socket` for its stream.
@@ -104,15 +104,14 @@ impl Way {
     }
 
     /// The supervisor is started.
-    fn begin(self) -> Result<Self, AnchorError> {
-        let Self::Handed { reached, socket } = self else { return Ok(self) };
-        let kept = socket.try_clone().map_err(AnchorError::io("keep a socket"))?;
+    fn begin(&mut self) -> Result<(), AnchorError> {
+        let Self::Handed { reached, socket } = self else { return Ok(()) };
+        let Some(socket) = socket.take() else { return Ok(()) };
         let (ears, mouth) = split(socket).map_err(ClientError::from)?;
         mouth.send(&Told::Reached(reached.is_copied()), &[]).map_err(ClientError::from)?;
         let serving = reached.clone();
         let serve = std::thread::Builder::new().name("relay".into());
-        serve.spawn(move || attend(&serving, ears, &mouth)).map_err(AnchorError::io("start a thread"))?;
-        Ok(Self::Handed { reached, socket: kept })
+        serve.spawn(move || attend(&serving, ears, &mouth)).map(drop).map_err(AnchorError::io("start a thread"))
     }
 
     /// Ends the connection to the box, and what is left of the session in it.

@@ -80,7 +80,11 @@ impl FromStr for Span {
                 let only = |text: &str, units: &[char]| {
                     text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || units.contains(&(b as char)))
                 };
-                let whole = iso.ends_with(|c: char| c.is_ascii_alphabetic() && c != 't');
+                // each number has its unit, also one before the `t`
+                let is_unit = |c: char| c.is_ascii_alphabetic() && c != 't';
+                let whole = iso.ends_with(is_unit)
+                    && (date.is_empty() || date.ends_with(is_unit))
+                    && time.is_none_or(|time| time.starts_with(|c: char| c.is_ascii_digit()));
                 if !whole || !only(date, &['w', 'd']) || !only(time.unwrap_or_default(), &['h', 'm', 's']) || iso.contains("ms") {
                     return Err(wrong());
                 }
