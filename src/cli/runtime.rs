@@ -175,6 +175,9 @@ pub struct AddSwarm {
     /// What every daemon is asked.
     #[command(flatten)]
     pub daemon: Daemon,
+    /// Memory of each GPU
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub gpu_memory: Option<String>,
     /// The generic resource its nodes advertise GPUs as
     #[arg(long, value_name = "KIND")]
     pub gpu_resource: Option<String>,

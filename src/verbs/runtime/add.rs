@@ -183,6 +183,7 @@ fn swarm(args: &AddSwarm) -> Result<Map<String, Value>, Error> {
     fields.box_fields(&args.daemon);
     fields.daemon_tail(&args.daemon)?;
     fields.common_tail(&args.common);
+    fields.number("gpu_memory", args.gpu_memory.as_ref());
     fields.text("gpu_resource", args.gpu_resource.as_ref());
     fields.list("constraints", &args.constraints);
     fields.number("max_tasks", args.max_tasks.as_ref());
@@ -235,7 +236,7 @@ mod tests {
              --gpus 0,GPU-1 --gpu-memory 80G --max-containers 2"
         );
         let swarm = format!(
-            "swarm x {daemon} --gpu-resource GPU --constraint node.role==worker --max-tasks 3 --node a=far --node b=me@b:22"
+            "swarm x {daemon} --gpu-memory 80G --gpu-resource GPU --constraint node.role==worker --max-tasks 3 --node a=far --node b=me@b:22"
         );
         let ssh = "ssh x --host h --alias a --user u --port 22 --identity-file ~/.ssh/id --proxy-jump j --option Compression=yes \
                    --config /c --harness local --workdir /w --fallback docker:a";
