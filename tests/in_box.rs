@@ -141,9 +141,7 @@ fn a_killed_runner_leaves_nothing() {
     let pid = docker::docker(&["inspect", "--format", "{{.State.Pid}}", &container]).parse().unwrap();
     let there = Process::of(pid).unwrap().tree();
     assert!(there.iter().any(|p| p.line.contains("stream-json")), "{there:?}");
-    let is_runner = |pid: &i32| processes::line(*pid).split(' ').nth(1) == Some("runner");
-    let runner = home.processes().into_iter().find(is_runner).unwrap();
-    Process::of(runner).unwrap().signal(Signal::KILL);
+    home.kill_runner();
     let _ = running.wait().expect_code(1);
     for process in &there {
         process.assert_gone();

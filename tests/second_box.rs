@@ -315,9 +315,7 @@ fn a_second_box_that_goes_ends_its_run_and_a_killed_runner_leaves_nothing() {
     let pid = |id: &str| docker::docker(&["inspect", "--format", "{{.State.Pid}}", id]).parse().unwrap();
     let there: Vec<Process> = home.containers().iter().flat_map(|id| Process::of(pid(id)).unwrap().tree()).collect();
     assert!(there.iter().any(|p| p.line.contains("script-agent")), "{there:?}");
-    let is_runner = |pid: &i32| processes::line(*pid).split(' ').nth(1) == Some("runner");
-    let runner = home.processes().into_iter().find(is_runner).unwrap();
-    Process::of(runner).unwrap().signal(Signal::KILL);
+    home.kill_runner();
     let _ = running.wait().expect_code(1);
     for process in &there {
         process.assert_gone();

@@ -5,13 +5,12 @@ use super::support::docker::docker;
 use super::support::far::Far;
 use super::support::held::Held;
 use super::support::home::TestHome;
-use super::support::processes::{self, Process};
+use super::support::processes::Process;
 use super::support::project::{BUGGY, Project};
 use super::support::runs::{boxed_in, script};
 use super::support::user::User;
 use super::support::{LIMIT, agent, eventually};
 use super::{SMALL, WAITS, by_role, exec, home, provider, the_main_job, until};
-use rustix::process::Signal;
 
 /// A home whose runtime `work` has its harnesses in a container that runs, with a project that both have.
 struct Scene {
@@ -127,9 +126,7 @@ fn one_that_ends_ends_its_run_and_a_killed_runner_leaves_nothing_in_it() {
     until(project, "up");
     let pid = docker(&["inspect", "--format", "{{.State.Pid}}", &by_role(home, "box")[0]]).parse().unwrap();
     let there = Process::of(pid).unwrap().tree();
-    let is_runner = |pid: &i32| processes::line(*pid).split(' ').nth(1) == Some("runner");
-    let runner = home.processes().into_iter().find(is_runner).unwrap();
-    Process::of(runner).unwrap().signal(Signal::KILL);
+    home.kill_runner();
     let _ = running.wait().expect_code(1);
     for process in &there {
         process.assert_gone();

@@ -186,6 +186,14 @@ impl TestHome {
         format!("HMZ_HOME={}", self.hmz_home().display())
     }
 
+    /// Kills the one runner of this home.
+    #[track_caller]
+    pub fn kill_runner(&self) {
+        let is_runner = |pid: &i32| processes::line(*pid).split(' ').nth(1) == Some("runner");
+        let runner = self.processes().into_iter().find(is_runner).expect("a runner");
+        processes::Process::of(runner).expect("the runner is there").signal(Signal::KILL);
+    }
+
     /// The pids of everything that runs in this home: an agent's CLI has its HOME, but not HMZ_HOME.
     pub fn processes(&self) -> Vec<i32> {
         let mut pids = processes::with_variable(&self.mark());
