@@ -422,6 +422,33 @@ fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
 }
 
 #[test]
+fn a_plan_counts_what_is_handed_out_and_the_nodes_and_makes_nothing() {
+    let swarm = Swarm::new("constraints: [node.hostname==mgr]\nmax_tasks: 1");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let [first, second] = ["first", "second"].map(|name| swarm.environment(name, &project, ", memory: 16M"));
+    let told = home.hmz(["diff", "-f", &first]).run().expect_code(1);
+    let _ = told.says("    would start container 'first' of busybox:latest, 16M of memory, on swarm:c\n");
+    assert_eq!(swarm.services(), Vec::<String>::new());
+    let _ = home.hmz(["apply", "-f", &first, "--wait", "--timeout", "2m"]).run().ok();
+    let full = "swarm@c runs 1 of the 1 tasks it may";
+    let _ = home.hmz(["diff", "-f", &second]).run().expect_code(1).says(&format!("    would wait: {full}"));
+    let _ = home.hmz(["apply", "-f", &second]).run().ok();
+    eventually("it waits as it was told", LIMIT, || {
+        home.hmz(["get", "env/second", "-o", "json"]).run().out().contains(full).then_some(())
+    });
+    assert_eq!(swarm.services().len(), 1);
+    let _ = home.hmz(["delete", "env", "first", "second"]).run().ok();
+    swarm.nothing_is_left();
+    // what no node could ever hold is refused before it is asked for, in the same words but for the scheduler's
+    let never = "swarm@c: no node of the swarm has 64 CPUs: its 1 node that may take the task has ";
+    let huge = swarm.environment("huge", &project, ", cpus: 64");
+    let _ = home.hmz(["diff", "-f", &huge]).run().expect_code(2).says(never);
+    let _ = home.hmz(["apply", "-f", &huge, "--wait", "--timeout", "2m"]).run().expect_code(2).says(never);
+    let _ = home.hmz(["delete", "env", "huge"]).run().ok();
+    swarm.nothing_is_left();
+}
+
+#[test]
 fn a_swarm_is_asked_what_it_has() {
     let swarm = Swarm::new("gpu_resource: NVIDIA-GPU\ncpus: 100");
     let checked = swarm.home.hmz(["runtime", "check", "swarm/c"]).run().expect_code(1);

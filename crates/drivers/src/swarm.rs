@@ -15,11 +15,12 @@ mod seen;
 mod service;
 mod task;
 mod watch;
+mod weigh;
 
 use crate::docker::DockerDriver;
 use crate::driver::{BoxEvents, Driver, ProgressSink};
 use crate::error::DriverError;
-use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, RemoveOutcome, Started, Target, Want};
+use crate::types::{Admitted, BoxKey, BoxSpec, Ending, Facts, ObservedBox, Promised, RemoveOutcome, Started, Target, Want};
 use admission::Askers;
 use async_trait::async_trait;
 use hmz_api::rest::Usage;
@@ -62,6 +63,16 @@ impl Driver for SwarmDriver {
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
         let manager = self.manager(target).await?;
         admission::admit(&manager, &self.askers(&manager.session.way), wants).await
+    }
+
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        gone: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        weigh::weigh(&self.manager(target).await?, wants, promised, gone).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {

@@ -14,7 +14,7 @@ use hmz_api::way::Way;
 use hmz_api::{Cpus, Memory, labels};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
 use hmz_drivers::swarm::SwarmDriver;
-use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Purpose, RemoveOutcome, Started, Want};
+use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, Promised, Purpose, RemoveOutcome, Started, Want};
 use nodes::Nodes;
 use rustix::fs::FlockOperation;
 use std::path::Path;
@@ -306,6 +306,10 @@ async fn what_others_of_hmz_hold_is_waited_for_and_then_refused() {
     let (first, second) = (swarm.corner.key("first"), swarm.corner.key("second"));
     let all = |key: &BoxKey| Want { cpus: Some(facts.cpus), ..want(key) };
     swarm.up(&driver, &mut swarm.spec(&first), all(&first)).await.unwrap();
+    // which one node has it is not known before it is asked, but that there is room for it when the first is gone
+    let weighed = async |gone: &[BoxKey]| driver.weigh(&swarm.corner.target, &[all(&second)], &[], gone).await.unwrap();
+    assert_eq!(weighed(&[]).await, None);
+    assert!(matches!(weighed(std::slice::from_ref(&first)).await, Some(Admitted::Held(_))));
     let why = swarm.up(&driver, &mut swarm.spec(&second), all(&second)).await.unwrap_err().to_string();
     let at = swarm.corner.target.runtime.at();
     let words = "no suitable node (scheduling constraints not satisfied on 2 nodes; insufficient resources on 1 node)";
@@ -395,6 +399,40 @@ async fn tasks_and_quotas_are_counted_over_everybodys_boxes() {
     let hasty = swarm.driver_with(Limits { hold_age: Duration::ZERO, ..Limits::default() });
     let error = hasty.start(target, &swarm.spec(&keys[1])).await.unwrap_err();
     assert_eq!(error, DriverError::Transient(format!("{at} no longer holds the share of 'b'")));
+}
+
+#[tokio::test]
+async fn what_is_weighed_is_what_would_be_admitted_and_nothing_is_made() {
+    let swarm = Swarm::new(|spec| spec.max_tasks = Some(2));
+    let (driver, target) = (swarm.driver(), &swarm.corner.target);
+    let keys = ["a", "b", "c"].map(|role| swarm.corner.key(role));
+    let wants: Vec<Want> = keys.iter().map(want).collect();
+    let weighed = async |wants: &[Want], promised: &[Promised], gone: &[BoxKey]| {
+        driver.weigh(target, wants, promised, gone).await.unwrap().expect("a node has room for it")
+    };
+    let held = |admitted| matches!(admitted, Admitted::Held(shares) if shares == [Share::default()]);
+    let short = |admitted| match admitted {
+        Admitted::Short(short) => short.to_string(),
+        held => panic!("{held:?}"),
+    };
+    assert!(held(weighed(&wants[..1], &[], &[]).await));
+    assert_eq!(short(weighed(&wants, &[], &[]).await), short(driver.admit(target, &wants).await.unwrap()));
+    assert_eq!(swarm.left(), Vec::<String>::new());
+    driver.admit(target, &wants[..1]).await.unwrap();
+    // its own hold is no hindrance; what is promised counts as what is held, and what goes does not
+    assert!(held(weighed(&wants[..1], &[], &[]).await));
+    let provider = target.runtime.provider().to_owned();
+    let promised = [Promised { key: keys[1].clone(), name: "'b'".into(), provider, share: Share::default() }];
+    let full = format!("{} runs 2 of the 2 tasks it may", target.runtime.at());
+    assert_eq!(short(weighed(&wants[2..], &promised, &[]).await), full);
+    assert!(held(weighed(&wants[2..], &promised, &keys[..1]).await));
+    assert_eq!(swarm.left().len(), 1);
+    let never = driver.weigh(target, &[cpus(&keys[0], 1000)], &[], &[]).await.unwrap_err().to_string();
+    assert!(never.starts_with(&format!("{}: no node of the swarm has 1000 CPUs: ", target.runtime.at())), "{never}");
+    let nowhere = Swarm::new(|spec| spec.constraints = vec!["node.labels.zone==x".into()]);
+    let (key, at) = (nowhere.corner.key("box"), nowhere.corner.target.runtime.at());
+    let never = nowhere.driver().weigh(&nowhere.corner.target, &[want(&key)], &[], &[]).await.unwrap_err();
+    assert_eq!(never, DriverError::Refused(format!("{at}: no node of the swarm has node.labels.zone==x")));
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn is_short(manager: &Manager<'_>, askers: &Askers, wants: &[Want]) -> Res
 }
 
 /// GPUs of a swarm are a generic resource, of which somebody has to say the name.
-fn no_gpus(manager: &Manager<'_>, wants: &[Want]) -> Option<Shortage> {
+pub fn no_gpus(manager: &Manager<'_>, wants: &[Want]) -> Option<Shortage> {
     let want = wants.iter().find(|w| w.gpus.is_some_and(|n| n > 0))?;
     if manager.session.target.spec.gpu_resource.is_some() {
         return None;
@@ -122,7 +122,7 @@ fn no_gpus(manager: &Manager<'_>, wants: &[Want]) -> Option<Shortage> {
 }
 
 /// The shares of `wants` beside what is held.
-fn grant(manager: &Manager<'_>, held: &[Held], wants: &[Want]) -> Result<Vec<Share>, Shortage> {
+pub fn grant(manager: &Manager<'_>, held: &[Held], wants: &[Want]) -> Result<Vec<Share>, Shortage> {
     let spec = &manager.session.target.spec;
     let total = Total {
         cpus: spec.cpus.unwrap_or(Cpus::from_millis(u64::MAX)),
@@ -146,7 +146,7 @@ fn grant(manager: &Manager<'_>, held: &[Held], wants: &[Want]) -> Result<Vec<Sha
 }
 
 /// The shares that count, without those of `except`.
-fn held(services: &[Service], now: Option<Timestamp>, age: Duration, provider: &str, except: &[Want]) -> Vec<Held> {
+pub fn held(services: &[Service], now: Option<Timestamp>, age: Duration, provider: &str, except: &[Want]) -> Vec<Held> {
     let counted = services.iter().filter(|s| s.counts(now, age) && !except.iter().any(|w| s.is_of(&w.key)));
     let one = |s: &Service| Held {
         name: s.name.clone(),

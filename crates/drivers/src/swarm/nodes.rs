@@ -4,6 +4,7 @@
 //! waits for nothing: no node could hold it though every box of hmz's had ended.
 
 use crate::types::Facts;
+use hmz_api::kinds::Share;
 use hmz_api::{Cpus, Memory};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -60,6 +61,13 @@ impl Amounts {
         Self { nano_cpus: number("NanoCPUs"), memory: number("MemoryBytes"), generic }
     }
 
+    /// What the task of a box with that share reserves.
+    pub fn reserved(share: &Share) -> Self {
+        let nano_cpus = share.cpus.map_or(0, |cpus| cpus.millis().saturating_mul(1_000_000));
+        let kind = share.gpus.first().map(|kind| (kind.clone(), share.gpus.len() as u64));
+        Self { nano_cpus, memory: share.memory.map_or(0, Memory::bytes), generic: kind.into_iter().collect() }
+    }
+
     /// Adds others.
     pub fn add(&mut self, more: &Self) {
         self.nano_cpus = self.nano_cpus.saturating_add(more.nano_cpus);
@@ -70,7 +78,8 @@ impl Amounts {
         }
     }
 
-    fn less(&self, taken: &Self) -> Self {
+    /// What is left beside others.
+    pub fn less(&self, taken: &Self) -> Self {
         let generic = |(kind, amount): (&String, &u64)| {
             (kind.clone(), amount.saturating_sub(taken.generic.get(kind).copied().unwrap_or(0)))
         };
@@ -81,7 +90,8 @@ impl Amounts {
         }
     }
 
-    fn holds(&self, need: &Self) -> bool {
+    /// Whether there is as much of everything.
+    pub fn holds(&self, need: &Self) -> bool {
         self.nano_cpus >= need.nano_cpus
             && self.memory >= need.memory
             && need.generic.iter().all(|(kind, amount)| self.generic.get(kind).copied().unwrap_or(0) >= *amount)
