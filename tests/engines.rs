@@ -49,9 +49,16 @@ fn an_environment(engine: &str) {
     eventually("what died is removed", LIMIT, || scene.containers().is_empty().then_some(()));
     scene.hmz(&["delete", "env/box"]);
 
-    scene.apply("Environment", "other", spec);
+    scene.apply("Environment", "other", &spec.replace("100M", "24M"));
     scene.wait("env/other", "Ready");
-    assert_ne!(scene.container(), id);
+    let other = scene.container();
+    assert_ne!(other, id);
+    // a command wants more memory than there is, and the box's first process is what the kernel ends for it
+    let pid = scene.engine.docker(&["inspect", "--format", "{{.State.Pid}}", &other]);
+    std::fs::write(format!("/proc/{}/oom_score_adj", pid.trim()), "1000").unwrap();
+    scene.engine.docker(&["exec", "-d", &other, "sh", "-c", "x=a; while :; do x=$x$x; done"]);
+    let (reason, message) = eventually("that it lacked memory is told", LIMIT, || not_ready(&scene, "env/other"));
+    assert_eq!((reason.as_str(), message.as_str()), ("OutOfMemory", "the box was killed for want of memory"));
     scene.hmz(&["delete", "env/other"]);
     scene.assert_nothing_left();
 }

@@ -153,6 +153,15 @@ impl Scene {
         }
     }
 
+    /// Waits until an environment has its second box.
+    pub fn heals(&self, what: &str) {
+        eventually("another box is there in its place", LIMIT, || {
+            let env = self.get(what);
+            let ready = condition(&env, "Ready")?.0 == "True";
+            (ready && env["status"]["incarnation"] == 2).then_some(())
+        });
+    }
+
     /// Waits for the run's end; its reason and message.
     pub fn complete(&self, name: &str) -> (String, String) {
         self.condition(&format!("run/{name}"), "Complete", "True")

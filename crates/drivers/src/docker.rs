@@ -19,6 +19,7 @@ mod endpoint;
 mod gpus;
 pub(crate) mod holder;
 mod image;
+mod kernel_log;
 pub(crate) mod labels;
 pub(crate) mod life;
 pub(crate) mod listing;

@@ -2,9 +2,10 @@
 //! none left.
 //!
 //! What was heard is kept here for a while, and the daemon is asked for the events it still has when that does not explain
-//! it. Both forget, and a daemon that was started since knows nothing.
+//! it. Both forget, and a daemon that was started since knows nothing. That memory was lacking the kernel is asked as well.
 
 use super::api::{Lines, encoded};
+use super::kernel_log::lacked_memory;
 use super::session::Session;
 use crate::error::DriverError;
 use crate::types::Ending;
@@ -128,7 +129,11 @@ async fn known(session: &Session<'_>, heard: &Endings, id: &str) -> Result<Optio
     }
     let past = past(session, id).await?;
     // what was heard meanwhile may be more than the daemon has kept
-    let best = heard.of(id).filter(|h| h.explains() || past.died_at.is_none()).unwrap_or(past);
+    let mut best = heard.of(id).filter(|h| h.explains() || past.died_at.is_none()).unwrap_or(past);
+    if best.died_at.is_some() && !best.explains() && session.machine().await?.here {
+        let of = id.to_owned();
+        best.oom_at = tokio::task::spawn_blocking(move || lacked_memory(&of)).await.ok().flatten();
+    }
     Ok(best.died_at.is_some().then(|| best.ending()))
 }
 
