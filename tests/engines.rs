@@ -139,6 +139,31 @@ fn an_environment_lives_and_ends_on_podman() {
 }
 
 #[test]
+fn a_box_is_run_by_the_oci_runtime_that_the_runtime_names() {
+    // every docker of that age knows it by this name, beside its default
+    let other = "io.containerd.runc.v2";
+    let scene = Scene::on("docker28", &format!(", runtime: {other}"));
+    scene.apply("Environment", "box", "{runtime: 'docker:$R', workdir: ., image: 'busybox:latest'}");
+    scene.wait("env/box", "Ready");
+    let inspected = scene.engine.docker(&["inspect", "--format", "{{.HostConfig.Runtime}}", &scene.container()]);
+    assert_eq!(inspected, other);
+    assert_eq!(scene.hmz(&["sh", "env/box", "--", "echo", "hello"]), "hello\n");
+    scene.hmz(&["delete", "env/box"]);
+    scene.assert_nothing_left();
+    // one that it does not know is refused in its words
+    let scene = Scene::on("docker28", ", runtime: none-such");
+    let spec = "{runtime: 'docker:$R', workdir: ., image: 'busybox:latest'}";
+    scene.apply("Environment", "box", spec);
+    let (reason, message) = eventually("it is refused", LIMIT, || not_ready(&scene, "env/box").filter(|(r, _)| r == "Refused"));
+    assert!(
+        message.contains("could not start a container of busybox:latest") && message.contains("none-such"),
+        "{reason}: {message}"
+    );
+    scene.hmz(&["delete", "env/box"]);
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn what_podman_refuses_as_if_it_were_trouble_refuses_a_run() {
     let scene = Scene::on("podman", ", run_args: ['--network=hmz-test-none']");
     scene.project.write("steps.yaml", "- run: 'true'\n");

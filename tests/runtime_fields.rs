@@ -57,6 +57,37 @@ fn commands_run_as_whom_with_what_and_under_what_the_runtime_says() {
 }
 
 #[test]
+fn work_lands_in_the_runtimes_own_directory_where_none_is_asked_for() {
+    let home = TestHome::new();
+    let project = home.project("p");
+    home.settings(&format!(
+        "runtimes:\n  docker:\n    here: {{harness: local, image: 'busybox:latest', workdir: '{}'}}\n    bare: {{harness: local}}\n",
+        project.path()
+    ));
+    let declared = |name: &str, runtime: &str| {
+        let file = home.root().join(format!("{name}.yaml"));
+        let text =
+            format!("apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: 'docker:{runtime}'}}\n");
+        std::fs::write(&file, text).unwrap();
+        home.hmz(["apply", "--wait", "--timeout", "2m", "-f"]).arg(&file).run()
+    };
+    let _ = declared("box", "here").ok();
+    let said = home.hmz(["sh", "env/box", "--", "sh", "-c", "pwd; echo made >made"]).run().ok();
+    assert_eq!((said.out(), project.read("made")), (format!("{}\n", project.path()), "made\n".to_owned()));
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    // the same of a run's role
+    project.write("steps.yaml", "- run: pwd >where\n");
+    let words = ["exec", "-f", "boxed", "-a", "script/./steps.yaml", "-e", "box=docker@here", "-p", "budget.duration=10m", "do"];
+    let _ = home.hmz(words).cwd(project.dir()).run().ok();
+    assert_eq!(project.read("where"), format!("{}\n", project.path()));
+    let refused = declared("nowhere", "bare").expect_code(2);
+    let said = "expected <backend>[@<provider>][/<workdir>]; /<workdir> may be left off only for a runtime saved with one";
+    assert!(refused.err().contains(said), "{refused}");
+    let _ = home.hmz(["delete", "env/nowhere"]).run();
+    home.assert_no_container_left(LIMIT);
+}
+
+#[test]
 fn daemons_elsewhere_are_watched_and_a_directory_of_theirs_alone_is_no_agents() {
     let out = std::process::Command::new(support::document::file("tests/testbed/far")).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));

@@ -83,3 +83,26 @@ fn one_that_does_not_answer_is_told_wherever_it_matters() {
     scene.hmz(&["delete", "env/box"]);
     scene.assert_nothing_left();
 }
+
+#[test]
+fn a_daemon_that_dies_while_it_asks_them_leaves_nothing() {
+    let listed = Listed::new();
+    let alive = &listed.numbers[0];
+    let scene = Scene::on("docker28", &format!(", image: 'busybox:latest', cpus: 2, memory: 1G, gpus: [{alive}]"));
+    eventually("the daemon lists them", LIMIT, || {
+        scene.engine.docker(&["info", "--format", "{{json .DiscoveredDevices}}"]).contains(alive).then_some(())
+    });
+    let mut daemon = scene.home.hmz(["controller"]).env("HMZ_FAILPOINT", "docker.probe").start();
+    daemon.wait_for("listening");
+    scene.apply("Environment", "box", "{runtime: 'docker:$R', workdir: ., gpus: 1}");
+    let dead = daemon.wait();
+    assert!(dead.code() == 134 && dead.err().contains("failpoint: docker.probe\n"), "{dead}");
+    let label = format!("label={}", scene.home.label().unwrap());
+    let asks = || scene.engine.docker(&["ps", "-aq", "--filter", &label, "--filter", "label=hmz.purpose=probe"]);
+    // the next daemon asks them again, and clears away first
+    scene.wait("env/box", "Ready");
+    eventually("the container that asked is gone", LIMIT, || asks().is_empty().then_some(()));
+    assert_eq!(scene.hmz(&["sh", "env/box", "--", "nvidia-smi"]), format!("0, GPU-{alive}\n"));
+    scene.hmz(&["delete", "env/box"]);
+    scene.assert_nothing_left();
+}

@@ -68,9 +68,7 @@ pub fn write_lock(who: &DockerIdentity, holder: &str) -> Map<String, Value> {
     let mut map = common(who, "lock");
     map.insert(HOLDER.to_owned(), holder.into());
     map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
-    if let Some(process) = Holder::own() {
-        map.insert(PROCESS.to_owned(), process.to_string().into());
-    }
+    put_process(&mut map);
     map
 }
 
@@ -80,7 +78,15 @@ pub fn write_probe(who: &DockerIdentity, gpu: &str) -> Map<String, Value> {
     let mut map = common(who, "probe");
     map.insert(labels::INSTANCE.to_owned(), who.instance.clone().into());
     map.insert(ASKS.to_owned(), gpu.into());
+    put_process(&mut map);
     map
+}
+
+/// The process that makes it, where the system says which that is.
+fn put_process(map: &mut Map<String, Value>) {
+    if let Some(process) = Holder::own() {
+        map.insert(PROCESS.to_owned(), process.to_string().into());
+    }
 }
 
 fn common(who: &DockerIdentity, purpose: &str) -> Map<String, Value> {
@@ -106,7 +112,7 @@ pub struct Listed {
     pub labels: Labels,
     /// The generation of a hold.
     pub generation: u64,
-    /// The process that made it, of the lock.
+    /// The process that made it, of the lock and of one that asks a GPU.
     pub holder: Option<Holder>,
     /// The container it stands for, when it is the mark of an environment in one that is not ours.
     pub attached: Option<String>,

@@ -7,6 +7,7 @@ use super::answers::Heard;
 use super::{number_again, requests};
 use crate::docker::api::{Api, encoded};
 use crate::docker::container::over;
+use crate::docker::holder::Holder;
 use crate::docker::labels::{self, Listed};
 use crate::docker::listing::Listing;
 use crate::docker::session::{Machine, Session};
@@ -22,8 +23,8 @@ use std::time::Duration;
 const TOGETHER: usize = 32;
 /// Most that is read of what one says.
 const MOST_SAID: usize = 1 << 16;
-/// How old a container that asks gets, by the daemon's clock, before whoever made it is taken for gone: so many times what one is
-/// waited for.
+/// How old a container that asks gets, by the daemon's clock, before whoever made it is taken for gone, where it cannot be looked for:
+/// so many times what one is waited for.
 const LITTER: u32 = 8;
 
 /// What is known of the GPUs that a runtime hands out, once those of which nothing is known were asked, with the images that want
@@ -107,9 +108,11 @@ pub async fn tidy(session: &Session<'_>) -> Result<(), DriverError> {
 /// any more.
 async fn cleared(session: &Session<'_>, all: &Listing) -> Vec<String> {
     let within = session.limits.gpu_answers;
-    let over = all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe && l.age(all.now) > within);
-    let stays = over.map(|one| async move {
-        if one.age(all.now) >= within * LITTER {
+    let is_gone = |one: &Listed| one.holder.as_ref().is_some_and(Holder::is_gone);
+    let asks = all.boxes.iter().filter(|l: &&Listed| l.purpose == Purpose::Probe);
+    let over = asks.map(|l| (l, is_gone(l))).filter(|(l, is_gone)| *is_gone || l.age(all.now) > within);
+    let stays = over.map(|(one, is_gone)| async move {
+        if is_gone || one.age(all.now) >= within * LITTER {
             match tokio::time::timeout(within, session.remove_id(&one.id)).await {
                 Ok(Ok(())) => return None,
                 Ok(Err(e)) => tracing::warn!("{} is left: {e}", one.name),
