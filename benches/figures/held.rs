@@ -70,6 +70,8 @@ fn environment(n: usize) -> Resource<Environment> {
         gpus: None,
         gpu_memory: None,
         restart: RestartPolicy::Never,
+        admission: None,
+        wait_for: None,
     };
     let mut made = Resource::<Environment>::new(format!("environment-{n:05}"), spec);
     made.metadata.finalizers = vec!["hmz/box".into()];

@@ -12,5 +12,6 @@ pub(crate) fn run(run: &Resource<Run>) -> bool {
 /// Whether an environment is to be started, healed or removed.
 pub(crate) fn environment(env: &Resource<Environment>) -> bool {
     let settled = env.status.conditions.is_true(condition::READY) || is_down(env);
-    env.metadata.is_deleting() || owner_run(env).is_some() || env.spec.restart == RestartPolicy::Always || !settled
+    let stands = env.is_refused() || (settled && env.spec.restart == RestartPolicy::Never);
+    env.metadata.is_deleting() || owner_run(env).is_some() || !stands
 }

@@ -5,6 +5,7 @@
 //! is found again whatever died in between.
 
 pub mod address;
+pub(crate) mod admission;
 pub(crate) mod execute;
 pub(crate) mod look;
 pub mod outcome;

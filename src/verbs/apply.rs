@@ -68,16 +68,9 @@ async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) ->
                     Some(cli::AppliedOutput::Name) => show::print(&format!("{shown}\n")),
                     Some(cli::AppliedOutput::Json) => {}
                 }
-                let verdict = match applied {
-                    Applied::Pruned => Ok(()),
-                    _ => verdict(client, &result.kind, &result.name).await,
-                };
                 match applied {
-                    // what was refused before stays refused, whatever was mended since
-                    Applied::Unchanged if result.kind == "Run" => {
-                        verdict.map_err(|e| e.hint(format!("to try again, delete it first: hmz delete {shown}")))
-                    }
-                    _ => verdict,
+                    Applied::Pruned => Ok(()),
+                    applied => verdict(client, &result.kind, &result.name, *applied).await,
                 }
             }
             Err(e) => Err(e.clone()),
@@ -158,7 +151,7 @@ fn request(what: &cli::What) -> Result<ApplyRequest, Error> {
 
 /// Waits until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is watched by
 /// `get`, `logs` and `wait`.
-pub(super) async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(), Error> {
+pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Applied) -> Result<(), Error> {
     if !matches!(kind, "Run" | "Environment") {
         return Ok(());
     }
@@ -167,6 +160,11 @@ pub(super) async fn verdict(client: &Client, kind: &str, name: &str) -> Result<(
         while let Some(line) = lines.next().await {
             match line? {
                 WatchLine::Modified(resource) => match verdict::of(&resource) {
+                    // what was refused before stays refused, whatever was mended since
+                    Some(Verdict::Refused(error)) if applied == Applied::Unchanged && verdict::is_final(&resource) => {
+                        let shown = name::shown(kind, name);
+                        return Err(error.hint(format!("to try again, delete it first: hmz delete {shown}")));
+                    }
                     Some(Verdict::Refused(error)) => return Err(error),
                     Some(_) => return Ok(()),
                     None => {}

@@ -4,7 +4,7 @@ use crate::cli;
 use crate::client::Client;
 use crate::verbs::{apply, name};
 use crate::{edge, show};
-use hmz_api::rest::ApplyRequest;
+use hmz_api::rest::{Applied, ApplyRequest};
 use hmz_api::{AnyResource, Error, Metadata, Resource, Run};
 use std::process::ExitCode;
 
@@ -23,11 +23,13 @@ pub async fn run(client: Client, args: cli::Rerun) -> Result<ExitCode, Error> {
     let Some(result) = client.apply(request).await?.pop() else { return Err(Error::failed("the daemon did not answer")) };
     let shown = name::shown("Run", &result.name);
     let applied = result.outcome.map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
-    if applied != hmz_api::rest::Applied::Created {
+    if applied != Applied::Created {
         return Err(Error::refused(format!("{shown} is there already")).hint("give another name, or none"));
     }
     show::print(&format!("{shown} created\n"));
-    apply::verdict(&client, "Run", &result.name).await.map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
+    apply::verdict(&client, "Run", &result.name, applied)
+        .await
+        .map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
     Ok(ExitCode::SUCCESS)
 }
 

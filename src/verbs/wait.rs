@@ -347,9 +347,14 @@ fn wish(text: &str) -> Result<Wish, Error> {
     Ok(Wish::Condition { name: name.to_owned(), status })
 }
 
-/// An ended run becomes nothing else any more: waiting for it to run would be waiting for ever.
+/// An ended run becomes nothing else any more, nor does an environment that was refused for good: waiting for it would be
+/// waiting for ever.
 fn never(resource: &AnyResource, wanted: &str, status: ConditionStatus) -> Option<Error> {
-    let AnyResource::Run(run) = resource else { return None };
+    let run = match resource {
+        AnyResource::Run(run) => run,
+        AnyResource::Environment(environment) if environment.is_refused() => return hopeless(resource),
+        _ => return None,
+    };
     let end = run.status.conditions.get(condition::COMPLETE).filter(|c| c.status == ConditionStatus::True)?;
     (wanted != condition::COMPLETE || status != ConditionStatus::True)
         .then(|| Error::failed(format!("run/{} has ended ({}{})", run.metadata.name, end.reason, tail(end))))

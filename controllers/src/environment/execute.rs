@@ -1,5 +1,6 @@
 //! Carrying plans out. No choices are made here but when to stop.
 
+use super::admission::{self, Patience};
 use super::outcome::Then;
 use super::plan::{self, Attempt, Boxes, Observed, Owner, Pull, Start, Step, after_probe, plan};
 use super::{FINALIZER, look, outcome};
@@ -121,9 +122,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             failpoint::pass("environment.incarnation");
             Ok(Next::Look(None))
         }
-        Step::Resolve(target) => resolve(world, env, &target).await,
-        Step::Admit(target, want) => admit(world, env, &target, want).await,
-        Step::Place(attempt) => place(world, env, *attempt).await,
+        Step::Resolve(target) => resolve(world, env, seen, &target).await,
+        Step::Admit(target, want) => admit(world, env, seen, &target, want).await,
+        Step::Place(attempt) => place(world, env, seen, *attempt).await,
         Step::Pull(target, key, what) => pull(world, env, &target, &key, &what).await,
         Step::Start(target, start) => begin(world, env, seen, &target, *start).await,
         Step::Probe(address) => probe(world, env, seen.owner, &address).await,
@@ -156,18 +157,41 @@ async fn release(world: &World, env: Resource<Environment>) -> Result<Next, Reco
     Ok(Next::Look(None))
 }
 
-async fn resolve(world: &World, mut env: Resource<Environment>, target: &Target) -> Result<Next, ReconcileError> {
+async fn resolve(
+    world: &World,
+    mut env: Resource<Environment>,
+    seen: &Observed,
+    target: &Target,
+) -> Result<Next, ReconcileError> {
     match driver(world, target)?.probe(target).await {
         Ok(facts) => {
             env.status.endpoint = Some(facts.endpoint);
             world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
-        Err(error) => {
-            outcome::admission_failed(&mut env, &error, world.clock.now());
-            world.store.put_status(env).await?;
-            again(error)
-        }
+        Err(error) => unanswered(world, env, seen, error).await,
+    }
+}
+
+/// The daemon did not do it. One that cannot be reached, and one that refuses, has no room; what may work is tried again.
+async fn unanswered(
+    world: &World,
+    mut env: Resource<Environment>,
+    seen: &Observed,
+    error: DriverError,
+) -> Result<Next, ReconcileError> {
+    let now = world.clock.now();
+    outcome::admission_failed(&mut env, &error, now);
+    let patience = match error {
+        DriverError::Transient(_) => Patience::Endless,
+        // of one that a run owns its run decides
+        _ if seen.owner != Owner::Nobody => Patience::Endless,
+        _ => admission::no_room(&mut env, &seen.stale, now),
+    };
+    world.store.put_status(env).await?;
+    match patience {
+        Patience::Endless => again(error),
+        limited => Ok(Next::Done(limited.action(if error.is_retryable() { plan::ROOM_RETRY } else { plan::REFUSED_RETRY }))),
     }
 }
 
@@ -179,7 +203,13 @@ fn again(error: DriverError) -> Result<Next, ReconcileError> {
     Ok(Next::Done(Action::requeue(plan::REFUSED_RETRY)))
 }
 
-async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, want: Want) -> Result<Next, ReconcileError> {
+async fn admit(
+    world: &World,
+    mut env: Resource<Environment>,
+    seen: &Observed,
+    target: &Target,
+    want: Want,
+) -> Result<Next, ReconcileError> {
     let answer = driver(world, target)?.admit(target, std::slice::from_ref(&want)).await;
     let now = world.clock.now();
     match answer {
@@ -191,19 +221,16 @@ async fn admit(world: &World, mut env: Resource<Environment>, target: &Target, w
         }
         Ok(Admitted::Short(short)) => {
             outcome::not_held(&mut env, False, outcome::INSUFFICIENT, &short.message, now);
+            let patience = admission::no_room(&mut env, &seen.stale, now);
             world.store.put_status(env).await?;
-            Ok(Next::Done(Action::requeue(plan::ROOM_RETRY)))
+            Ok(Next::Done(patience.action(plan::ROOM_RETRY)))
         }
-        Err(error) => {
-            outcome::admission_failed(&mut env, &error, now);
-            world.store.put_status(env).await?;
-            again(error)
-        }
+        Err(error) => unanswered(world, env, seen, error).await,
     }
 }
 
 /// Asks one of several places.
-async fn place(world: &World, mut env: Resource<Environment>, attempt: Attempt) -> Result<Next, ReconcileError> {
+async fn place(world: &World, mut env: Resource<Environment>, seen: &Observed, attempt: Attempt) -> Result<Next, ReconcileError> {
     let Attempt { mut target, want, mut placed } = attempt;
     let answer = placement::ask(world, &mut target, &mut placed.endpoint, std::slice::from_ref(&want)).await;
     let now = world.clock.now();
@@ -215,11 +242,7 @@ async fn place(world: &World, mut env: Resource<Environment>, attempt: Attempt) 
             Ok(Next::Look(None))
         }
         Ok(Err((reason, message))) => Ok(Next::Asked(PassedOver { runtime: placed.runtime, reason, message, at: now })),
-        Err(error) => {
-            outcome::admission_failed(&mut env, &error, now);
-            world.store.put_status(env).await?;
-            again(error)
-        }
+        Err(error) => unanswered(world, env, seen, error).await,
     }
 }
 

@@ -5,6 +5,7 @@ use super::outcome;
 use super::plan::{Boxes, Observed, Owner, is_down, key_of, owner_run, target_of, workdir};
 use crate::core::ReconcileError;
 use crate::placement;
+use crate::run::refusal;
 use crate::runtime;
 use crate::target::Saved;
 use crate::world::World;
@@ -22,6 +23,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     // one that is on its way out takes nothing new, and is still there for what it has
     let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
     let takes = |r: &Resource<Runtime>| if begun { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) };
+    let stale = saved.as_ref().is_some_and(|r| refusal::is_stale(r, world.settings.borrow().problem.is_some()));
     let first = saved.clone();
     let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);
     let owner = owner(world, env).await?;
@@ -54,6 +56,10 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         let first = first.filter(|_| *used == env.spec.runtime);
         placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), begun, &caller, first).await?
     };
+    let faults: Vec<String> = {
+        let settings = world.settings.borrow();
+        settings.problem.iter().chain(&settings.faults).cloned().collect()
+    };
     Ok(Observed {
         now: world.clock.now(),
         instance: world.instance.clone(),
@@ -63,10 +69,8 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         places,
         asked: Vec::new(),
         unreadable,
-        settings: {
-            let settings = world.settings.borrow();
-            settings.problem.iter().chain(&settings.faults).cloned().collect()
-        },
+        stale: if stale { faults.clone() } else { Vec::new() },
+        settings: faults,
         driven: world.drivers.contains_key(&used.backend),
         local_endpoint: caller.and_then(|c| c.docker_endpoint),
         owner,

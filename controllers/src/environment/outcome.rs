@@ -93,6 +93,7 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
 /// Its share is held.
 pub fn held(env: &mut Resource<Environment>, share: Share, now: Timestamp) {
     env.status.share = Some(share);
+    env.status.waiting_since = None;
     set(env, SCHEDULED, True, "Held", "", now);
     for kind in [CREATED, GUEST_READY] {
         if env.status.conditions.get(kind).is_none_or(|c| c.status != True) {

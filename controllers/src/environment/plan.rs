@@ -1,7 +1,7 @@
 //! What is to be done next about one environment, from what is declared and what was seen. Pure.
 
 use super::address::{Carrier, address_of};
-use super::{FINALIZER, ROLE_LABEL, outcome};
+use super::{FINALIZER, ROLE_LABEL, admission, outcome};
 use crate::ABANDON;
 use crate::core::Action;
 use crate::placement::{Place, Placed, may_change, survey, told};
@@ -59,6 +59,8 @@ pub struct Observed {
     pub unreadable: Option<String>,
     /// What is wrong with settings.yaml beside its entries: why a runtime may be missing.
     pub settings: Vec<String>,
+    /// The same where its runtime is as it was before, which may be why it has no room.
+    pub stale: Vec<String>,
     /// Whether its backend has a driver.
     pub driven: bool,
     /// What `local` means to whoever asked.
@@ -372,6 +374,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             outcome::set(env, kind, False, "Pending", "", seen.now);
         }
     }
+    if seen.owner == Owner::Nobody && env.is_refused() {
+        return Step::Wait(Action::settled());
+    }
     if seen.owner == Owner::Nobody && !is_observed(env, SCHEDULED) {
         // it was another declaration that was refused there
         env.status.passed_over.retain(|p| p.reason != PassedFor::Refused);
@@ -471,7 +476,7 @@ fn place(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         let waits = may_change(&passed);
         let (reason, pause) = if waits { (outcome::INSUFFICIENT, ROOM_RETRY) } else { (outcome::REFUSED, REFUSED_RETRY) };
         outcome::set(env, SCHEDULED, False, reason, &told(&role, &seen.places, &passed, None), seen.now);
-        return Step::Wait(Action::requeue(pause));
+        return Step::Wait(admission::no_room(env, &seen.stale, seen.now).action(pause));
     };
     let told = told(&role, &seen.places, &passed, Some(&place.runtime));
     let want = want_of(env, Some(&place.spec), &seen.instance);

@@ -1,5 +1,6 @@
 //! Plans of every situation, as snapshots: the step, and each condition.
 
+use super::admission::{Patience, no_room};
 use super::outcome;
 use super::plan::{self, Boxes, Observed, Owner, Step};
 use super::{FINALIZER, ROLE_LABEL};
@@ -8,12 +9,14 @@ use crate::target::Saved;
 use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::condition::{NO_HARNESS, SCHEDULED};
 use hmz_api::kinds::{
-    BoxedAgent, Endpoint, Environment, EnvironmentSpec, EnvironmentStatus, Harness, PassedFor, PassedOver, RestartPolicy,
-    RuntimeSpec, Share,
+    Admission, BoxedAgent, Endpoint, Environment, EnvironmentSpec, EnvironmentStatus, Harness, PassedFor, PassedOver,
+    RestartPolicy, RuntimeSpec, Share,
 };
-use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef};
+use hmz_api::verdict::{self, Verdict};
+use hmz_api::{Backend, Cpus, Memory, OwnerReference, Resource, RuntimeRef, Span};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 use uuid::Uuid;
 
 fn at(seconds: i64) -> Timestamp {
@@ -37,6 +40,7 @@ fn seen(now: i64) -> Observed {
         asked: Vec::new(),
         unreadable: None,
         settings: Vec::new(),
+        stale: Vec::new(),
         driven: true,
         local_endpoint: None,
         owner: Owner::Nobody,
@@ -56,6 +60,8 @@ fn declared() -> Resource<Environment> {
         gpus: None,
         gpu_memory: None,
         restart: RestartPolicy::Never,
+        admission: None,
+        wait_for: None,
     };
     let mut env = Resource::<Environment>::new("box", spec);
     env.metadata.uid = Some(Uuid::from_u128(7));
@@ -375,6 +381,14 @@ fn the_way_down_a_list() {
     says("the one that was named is asked first", &declared(), &with_list(0));
     says("then the next that can be used", &env, &asked(1, vec![full()]));
     says("none of them has room: it waits, and asks all again", &env, &asked(2, vec![full(), spare_full()]));
+    let mut declines = env.clone();
+    declines.spec.admission = Some(Admission::Refuse);
+    let refused = asked(2, vec![full(), spare_full()]);
+    says("none of them has room, and it declines to wait", &declines, &refused);
+    let mut declines = planned(declines, &refused);
+    says("it is refused, and not asked for again", &declines, &with_list(700));
+    declines.metadata.generation = 2;
+    says("it is declared otherwise", &declines, &with_list(700));
     let never = |name| passed(name, PassedFor::TooSmall, "too small");
     says("none of them ever has", &env, &asked(2, vec![never("here"), never("spare")]));
     let Step::Place(attempt) = plan(&env, &asked(1, vec![full()])).step else { panic!("it is asked") };
@@ -484,4 +498,71 @@ fn one_that_is_where_it_is_declared_to_be_passed_nothing_over() {
     assert_eq!(env.status.used, Some(env.spec.runtime.clone()));
     let env = planned(env, &now);
     assert_eq!((env.status.passed_over.len(), env.status.conditions.get(SCHEDULED).unwrap().reason.as_str()), (0, "Held"));
+}
+
+#[test]
+fn no_room_refuses_or_waits_as_it_says() {
+    let full = "docker@here has 1 of 4 CPUs free, and 'box' asks for 2";
+    let (wait, refuse, limit) = (Some(Admission::Wait), Some(Admission::Refuse), Some(Span::from_secs(20)));
+    let left = |seconds| Patience::Left(Duration::from_secs(seconds));
+    let waited = format!("{full} (it waited 20s)");
+    for (admission, wait_for, at_first, later, refused) in [
+        (None, None, Patience::Endless, Patience::Endless, None),
+        (wait, None, Patience::Endless, Patience::Endless, None),
+        (None, limit, left(20), left(1), Some(&*waited)),
+        (wait, limit, left(20), left(1), Some(&waited)),
+        (refuse, None, Patience::Over, Patience::Over, Some(full)),
+        (refuse, limit, Patience::Over, Patience::Over, Some(full)),
+    ] {
+        let mut env = planned(declared(), &seen(0));
+        (env.spec.admission, env.spec.wait_for) = (admission, wait_for);
+        let mut told = |now| {
+            outcome::not_held(&mut env, False, outcome::INSUFFICIENT, full, at(now));
+            no_room(&mut env, &[], at(now))
+        };
+        let patience = (told(10), told(29), told(30));
+        let last = if refused.is_some() { Patience::Over } else { Patience::Endless };
+        assert_eq!(patience, (at_first, later, last), "{admission:?} {wait_for:?}");
+        let ready = env.status.conditions.get("Ready").unwrap();
+        let reason = if refused.is_some() { "Refused" } else { "Insufficient" };
+        assert_eq!((ready.reason.as_str(), ready.message.as_str()), (reason, refused.unwrap_or(full)));
+        // nothing is asked of anybody any more, and nobody stays up for it
+        let step = plan(&env, &seen(1000)).step;
+        assert_eq!(matches!(step, Step::Wait(_)), refused.is_some(), "{step:?}");
+        env.spec.restart = RestartPolicy::Always;
+        assert_eq!(crate::busy::environment(&env), refused.is_none());
+        env.metadata.generation = 2;
+        assert!(matches!(plan(&env, &seen(1000)).step, Step::Admit(..)), "it is declared otherwise");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_is_wrong_with_the_file_that_has_the_runtime() {
+    let mut env = planned(declared(), &seen(0));
+    env.spec.admission = Some(Admission::Refuse);
+    outcome::not_held(&mut env, False, outcome::INSUFFICIENT, "it is full", at(1));
+    no_room(&mut env, &["line 3: not YAML".into()], at(1));
+    let any = hmz_api::AnyResource::Environment(Box::new(env));
+    let Some(Verdict::Refused(error)) = verdict::of(&any) else { panic!("{any:?}") };
+    assert_eq!(
+        (error.message.as_str(), error.hints),
+        ("it is full", vec!["settings.yaml is not read as it stands: line 3: not YAML".into()])
+    );
+    assert!(verdict::is_final(&any));
+}
+
+#[test]
+fn what_was_said_of_an_earlier_declaration_is_no_verdict() {
+    let mut env = planned(declared(), &seen(0));
+    let verdict = |env: &Resource<Environment>| verdict::of(&hmz_api::AnyResource::Environment(Box::new(env.clone())));
+    outcome::not_held(&mut env, False, outcome::INSUFFICIENT, "it is full", at(1));
+    assert_eq!(verdict(&env), Some(Verdict::Waits("it is full".into())));
+    env.spec.admission = Some(Admission::Refuse);
+    env.metadata.generation = 2;
+    assert_eq!(verdict(&env), None);
+    no_room(&mut env, &[], at(2));
+    assert!(matches!(verdict(&env), Some(Verdict::Refused(_))));
+    env.metadata.generation = 3;
+    // looked at, and not asked for yet
+    assert_eq!(verdict(&planned(env, &seen(3))), None);
 }

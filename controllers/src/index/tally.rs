@@ -51,6 +51,7 @@ fn state(environment: &Resource<Environment>) -> &'static str {
     match () {
         () if environment.metadata.is_deleting() => "deleting",
         () if conditions.is_true(READY) => "ready",
+        () if environment.is_refused() => "refused",
         () if ended => "down",
         () if !conditions.is_true(SCHEDULED) => "waiting",
         () => "starting",

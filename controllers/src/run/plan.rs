@@ -536,6 +536,8 @@ fn declare(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) ->
         gpus: place.gpus.or(asked.gpus),
         gpu_memory: place.gpu_memory.or(asked.gpu_memory),
         restart: RestartPolicy::Never,
+        admission: None,
+        wait_for: None,
     };
     let mut env = Resource::<Environment>::new(environment_name(run.name(), role), spec);
     env.metadata.labels.insert(ROLE_LABEL.into(), role.into());
@@ -606,7 +608,7 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
     if let (Some(condition), Some(limit)) = (&waiting, run.spec.wait_for) {
         let since = run.status.conditions.get(ACCEPTED).map_or(seen.now, |c| c.last_transition_time);
         if remaining(since, limit.duration(), seen.now).is_none() {
-            let error = Error::refused(format!("{} (it waited {limit})", condition.message));
+            let error = Error::refused(format!("{}{}", condition.message, refusal::waited(limit)));
             return refuse(run, &error, seen.now);
         }
     }

@@ -9,7 +9,7 @@ use hmz_api::condition::ConditionStatus;
 use hmz_api::grammar::{AgentSpec, EnvSpec};
 use hmz_api::kinds::condition::COMPLETE;
 use hmz_api::kinds::{EnvironmentRequest, FlowSpec, Harness, Run, Runtime, RuntimeSource, RuntimeSpec, Step};
-use hmz_api::{Backend, Error, Resource, RuntimeRef};
+use hmz_api::{Backend, Error, Resource, RuntimeRef, Span};
 use hmz_manifest::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,7 @@ pub fn check(
 /// declares is as it was when the file could be read.
 pub fn with_settings(mut error: Error, runtimes: &Runtimes, faults: &[String], is_broken: bool) -> Error {
     let missing = runtimes.values().any(Option::is_none);
-    let stale = is_broken && runtimes.values().flatten().any(|r| r.status.source == RuntimeSource::Settings);
+    let stale = runtimes.values().flatten().any(|r| is_stale(r, is_broken));
     if faults.is_empty() || !(missing || stale) {
         return error;
     }
@@ -86,7 +86,22 @@ pub fn with_settings(mut error: Error, runtimes: &Runtimes, faults: &[String], i
         // what to write there is no help while the file cannot be read
         error.hints.clear();
     }
+    with_faults(error, faults)
+}
+
+/// Whether a runtime is as it was when settings.yaml, which declares it, could be read.
+pub fn is_stale(runtime: &Resource<Runtime>, is_broken: bool) -> bool {
+    is_broken && runtime.status.source == RuntimeSource::Settings
+}
+
+/// The same refusal, with these faults of settings.yaml.
+pub fn with_faults(error: Error, faults: &[String]) -> Error {
     faults.iter().fold(error, |error, fault| error.hint(format!("settings.yaml is not read as it stands: {fault}")))
+}
+
+/// What is said behind the reason where somebody waited so long before.
+pub fn waited(limit: Span) -> String {
+    format!(" (it waited {limit})")
 }
 
 fn quoted<'a>(words: impl Iterator<Item = &'a String>) -> String {

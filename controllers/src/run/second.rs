@@ -99,6 +99,8 @@ fn wanted(run: &Resource<Run>, flow: &FlowSpec, role: &str, seen: &Observed) -> 
         gpus: None,
         gpu_memory: None,
         restart: RestartPolicy::Never,
+        admission: None,
+        wait_for: None,
     };
     let mut second = Resource::<Environment>::new(name, spec);
     second.metadata.labels.insert(ROLE_LABEL.into(), ROLE.into());

@@ -30,6 +30,8 @@ async fn ready(seed: u64, restart: RestartPolicy) -> (Sim, Arc<Daemon>) {
         gpus: None,
         gpu_memory: None,
         restart,
+        admission: None,
+        wait_for: None,
     };
     sim.pass(Duration::from_secs(5)).await;
     sim.store.create(Resource::<Environment>::new("env", spec)).await.unwrap();
@@ -206,6 +208,8 @@ fn what_was_refused_everywhere_is_asked_for_again_as_soon_as_it_is_declared_othe
             gpus: None,
             gpu_memory: None,
             restart: RestartPolicy::Always,
+            admission: None,
+            wait_for: None,
         };
         sim.pass(Duration::from_secs(5)).await;
         sim.store.create(Resource::<Environment>::new("env", spec)).await.unwrap();

@@ -103,6 +103,8 @@ impl Many {
                 gpus: None,
                 gpu_memory: None,
                 restart: RestartPolicy::Always,
+                admission: None,
+                wait_for: None,
             };
             self.store.create(Resource::<Environment>::new(format!("env-{n:06}"), spec)).await.unwrap();
         }

@@ -32,20 +32,31 @@ pub fn of(resource: &AnyResource) -> Option<Verdict> {
         }
         AnyResource::Environment(environment) => {
             let conditions = &environment.status.conditions;
+            // what was said of what was declared before says nothing yet
+            let scheduled = conditions.get(condition::SCHEDULED)?;
+            if scheduled.observed_generation < environment.metadata.generation {
+                return None;
+            }
             if let Some(refused) = refused(conditions, condition::SCHEDULED).or_else(|| refused(conditions, condition::READY)) {
                 return Some(refused);
             }
-            match conditions.get(condition::SCHEDULED) {
-                Some(scheduled) if scheduled.reason == "Insufficient" || scheduled.status == ConditionStatus::Unknown => {
-                    waits(scheduled)
-                }
-                // what was said of what was declared before says nothing yet
-                Some(scheduled) if scheduled.observed_generation < environment.metadata.generation => None,
-                Some(scheduled) if scheduled.reason != "Pending" => Some(Verdict::Taken),
-                _ => None,
+            match scheduled.reason.as_str() {
+                "Insufficient" => waits(scheduled),
+                _ if scheduled.status == ConditionStatus::Unknown => waits(scheduled),
+                "Pending" => None,
+                _ => Some(Verdict::Taken),
             }
         }
         AnyResource::Runtime(_) | AnyResource::Flow(_) => Some(Verdict::Taken),
+    }
+}
+
+/// Whether a refusal stays, whatever is mended: until a run is declared anew, and an environment otherwise.
+pub fn is_final(resource: &AnyResource) -> bool {
+    match resource {
+        AnyResource::Run(_) => true,
+        AnyResource::Environment(environment) => environment.is_refused(),
+        AnyResource::Runtime(_) | AnyResource::Flow(_) => false,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Environment: a box an agent's work lands in.
 
-use super::Harness;
+use super::{Admission, Harness};
 use crate::condition::Conditions;
-use crate::quantity::{Cpus, Memory};
+use crate::quantity::{Cpus, Memory, Span};
 use crate::reference::RuntimeRef;
-use crate::resource::Kind;
+use crate::resource::{Kind, Resource};
 use crate::way::Reach;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -61,6 +61,12 @@ pub struct EnvironmentSpec {
     /// What happens when the box dies.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart: RestartPolicy,
+    /// What happens when there is no room for a box of it; absent: `wait`. What is refused stays so until it is declared otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Admission>,
+    /// How long it waits for room, each time it begins to; then it is refused. Absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<Span>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -149,6 +155,13 @@ pub struct EnvironmentStatus {
     /// The runtimes before it in the order they are tried, which could not hold it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed_over: Vec<PassedOver>,
+    /// Since when it waits for room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub waiting_since: Option<Timestamp>,
+    /// The generation that was refused for want of room: what is declared so is not tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_generation: Option<u64>,
     /// The daemon's address as resolved when it was scheduled, such as `unix:///var/run/docker.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
@@ -198,4 +211,11 @@ pub struct EnvironmentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub started_at: Option<Timestamp>,
+}
+
+impl Resource<Environment> {
+    /// Whether what is declared was refused for want of room, which stays so until it is declared otherwise.
+    pub fn is_refused(&self) -> bool {
+        self.status.refused_generation == Some(self.metadata.generation)
+    }
 }

@@ -23,7 +23,7 @@ impl Kind for Run {
     type Status = RunStatus;
 }
 
-/// What happens to a run that finds no room.
+/// What happens when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Admission {
