@@ -59,18 +59,45 @@ fn listed(host: &[&str], runtime: &str) -> BTreeSet<String> {
     docker::docker(&[host, &list].concat()).lines().map(str::to_owned).collect()
 }
 
-/// The names of the environments that are ready, and of those that wait, each with what it is told.
-fn standing(scene: &Scene) -> (Vec<String>, Vec<(String, String)>) {
-    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
-    for env in scene.list("envs") {
-        let name = env["metadata"]["name"].as_str().unwrap().to_owned();
-        match (condition(&env, "Ready"), condition(&env, "Scheduled")) {
-            (Some((status, ..)), _) if status == "True" => ready.push(name),
-            (_, Some((status, reason, said))) if status == "False" && reason == "Insufficient" => waiting.push((name, said)),
-            _ => {}
+/// The names of the environments that are ready, and of those that wait and are refused, each with what it is told.
+#[derive(Default)]
+struct Standing {
+    ready: Vec<String>,
+    waiting: Vec<(String, String)>,
+    refused: Vec<(String, String)>,
+}
+
+impl Standing {
+    fn of(scene: &Scene) -> Self {
+        let mut all = Self::default();
+        for env in scene.list("envs") {
+            let name = env["metadata"]["name"].as_str().unwrap().to_owned();
+            match (condition(&env, "Ready"), condition(&env, "Scheduled")) {
+                (Some((status, ..)), _) if status == "True" => all.ready.push(name),
+                (_, Some((status, reason, said))) if status == "False" => match reason.as_str() {
+                    "Insufficient" => all.waiting.push((name, said)),
+                    "Refused" => all.refused.push((name, said)),
+                    _ => {}
+                },
+                _ => {}
+            }
         }
+        all
     }
-    (ready, waiting)
+
+    /// As [`Standing::of`], once everything stands and so many of it run.
+    fn settled(scene: &Scene, what: &str, all: usize, run: usize) -> Self {
+        eventually(what, LIMIT * 2, || {
+            let now = Self::of(scene);
+            let stands = now.ready.len() + now.waiting.len() + now.refused.len() == all;
+            (stands && now.ready.len() == run).then_some(now)
+        })
+    }
+}
+
+/// Whether it is one that declines to wait.
+fn declines(name: &str) -> bool {
+    name.starts_with("now")
 }
 
 #[test]
@@ -85,23 +112,38 @@ fn of_fifty_environments_at_once_twenty_run_and_the_others_wait_or_are_refused()
         far.work.0.display()
     ));
     let watcher = Watcher::of(name.clone(), format!("{name}-far"), far.socket());
-    let manifests: Vec<String> =
-        (0..ALL).map(|n| std::fs::read_to_string(scene.environment_manifest(&format!("e{n}"), "")).unwrap()).collect();
-    let applying = scene.home.hmz(["apply", "-f", "-"]).stdin(manifests.join("---\n")).start();
-    let settled = |what: &str, run: usize, wait: usize| {
-        eventually(what, LIMIT * 2, || {
-            let (ready, waiting) = standing(&scene);
-            (ready.len() == run && waiting.len() == wait).then_some((ready, waiting))
-        })
+    let manifests = |prefix: &str, more: &str| -> String {
+        let one = |n: usize| std::fs::read_to_string(scene.environment_manifest(&format!("{prefix}{n}"), more)).unwrap();
+        (0..ALL / 2).map(one).collect::<Vec<_>>().join("---\n")
     };
-    let (ready, waiting) = settled("twenty run and thirty wait", 2 * PLACES, ALL - 2 * PLACES);
-    for (env, said) in &waiting {
-        let full = |runtime: &str| {
+    let now = manifests("now", "  admission: refuse\n");
+    // more than there are places, and so some of them are refused
+    let declining = scene.home.hmz(["apply", "--wait", "-f", "-"]).stdin(now.clone()).limit(LIMIT * 2).start();
+    let waiting = scene.home.hmz(["apply", "-f", "-"]).stdin(manifests("later", "")).start();
+    let first = Standing::settled(&scene, "twenty run, and nobody is in between", ALL, 2 * PLACES);
+    let full = |env: &str| {
+        let at = |runtime: &str| {
             format!("docker:{runtime} cannot hold '{env}': docker@{runtime} runs {PLACES} of the {PLACES} containers it may")
         };
-        assert_eq!(*said, format!("{}; {}", full(&name), full(&format!("{name}-far"))));
+        format!("{}; {}", at(&name), at(&format!("{name}-far")))
+    };
+    for (env, said) in first.waiting.iter().chain(&first.refused) {
+        assert_eq!(*said, full(env));
     }
-    let _ = applying.wait();
+    assert!(first.waiting.iter().all(|(name, _)| !declines(name)) && first.refused.iter().all(|(name, _)| declines(name)));
+    let _ = waiting.wait().ok();
+    let declining = declining.wait().expect_code(2);
+    for (env, said) in &first.refused {
+        assert!(declining.err().contains(&format!("env/{env}: {said}")), "{declining}");
+    }
+    // nothing of those that have no place is on the daemons
+    let ids = |names: &[String]| -> BTreeSet<String> {
+        let of = |env: &serde_json::Value| env["metadata"]["uid"].as_str().unwrap().to_owned();
+        let envs = scene.list("envs");
+        envs.iter().filter(|env| names.iter().any(|name| env["metadata"]["name"] == **name)).map(of).collect()
+    };
+    let there = &listed(&[], &name) | &listed(&["-H", &far.socket()], &format!("{name}-far"));
+    assert_eq!(there, ids(&first.ready));
     // who does not wait is refused beside them, with the same words
     let place = format!("box=docker@{name}{}", scene.project.path());
     let agent = format!("coder=script/{}", scene.project.file("steps.yaml").display());
@@ -110,14 +152,28 @@ fn of_fifty_environments_at_once_twenty_run_and_the_others_wait_or_are_refused()
         let one = one.wait().expect_code(2).says(&format!("docker:{name}-far cannot hold 'box': "));
         assert!(one.err().contains(&format!("docker@{name} runs {PLACES} of the {PLACES} containers it may")), "{one}");
     }
-    // those that run go: as many of those that waited have their places
-    let all: Vec<String> = ready.iter().map(|name| format!("env/{name}")).collect();
-    let _ = scene.home.hmz(["delete"]).args(&all).run().ok();
-    let (next, _) = settled("the next twenty run", 2 * PLACES, ALL - 4 * PLACES);
-    assert!(next.iter().all(|name| !ready.contains(name)));
-    let left: Vec<String> = standing(&scene).1.iter().map(|(name, _)| name.clone()).chain(next).collect();
-    let left: Vec<String> = left.iter().map(|name| format!("env/{name}")).collect();
-    let _ = scene.home.hmz(["delete"]).args(&left).run().ok();
+    // a refusal is final: nobody waits for it, and it is said how to try again
+    let (env, said) = &first.refused[0];
+    let _ = scene.home.hmz(["wait", "--for=condition=Ready", &format!("env/{env}")]).run().expect_code(2).says(said);
+    assert!(scene.home.hmz(["get", "env", env]).run().ok().out().contains("False (Refused)"));
+    let again = scene.home.hmz(["apply", "-f", "-"]).stdin(now).run().expect_code(2);
+    assert!(again.err().contains(&format!("to try again, delete it first: hmz delete env/{env}")), "{again}");
+    // those that run go: as many of those that waited have their places, and of those that were refused none
+    let delete = |names: &[String]| {
+        let all: Vec<String> = names.iter().map(|name| format!("env/{name}")).collect();
+        let _ = scene.home.hmz(["delete"]).args(&all).run().ok();
+    };
+    delete(&first.ready);
+    let run = first.waiting.len().min(2 * PLACES);
+    let next = Standing::settled(&scene, "those that waited run", ALL - 2 * PLACES, run);
+    assert_eq!((next.ready.iter().all(|name| !declines(name)), &next.refused), (true, &first.refused));
+    // declared otherwise it is asked for again
+    let free = 2 * PLACES > run;
+    let changed = std::fs::read_to_string(scene.environment_manifest(env, "  admission: refuse\n  cpus: 0.01\n")).unwrap();
+    let changed = scene.home.hmz(["apply", "--wait", "-f", "-"]).stdin(changed).run();
+    assert_eq!(changed.code(), if free { 0 } else { 2 }, "{changed}");
+    let left: Vec<String> = scene.list("envs").iter().map(|env| env["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    delete(&left);
     let (looks, most) = watcher.end();
     assert!(looks > 10 && most == [PLACES; 2], "{looks} looks, {most:?} at most");
     // nobody found the lock taken for longer than it is waited for

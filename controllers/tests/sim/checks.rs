@@ -2,7 +2,7 @@
 
 use crate::daemon::{Daemon, HOLD_AGE, NO_IMAGE};
 use crate::scenario::{INSTANCE, Sim};
-use hmz_api::kinds::{Environment, Run, Runtime, condition};
+use hmz_api::kinds::{Admission, Environment, Run, Runtime, condition};
 use hmz_api::{Cpus, Kind, Resource};
 use hmz_controllers::RunnerState;
 use hmz_controllers::environment::plan::{is_down, key_of};
@@ -67,7 +67,9 @@ pub async fn converged(sim: &Sim, everything_goes: bool) -> BTreeSet<String> {
         }
         let ready = conditions.get(condition::READY).unwrap_or_else(|| panic!("says nothing: {env:#?}"));
         let excused = match ready.reason.as_str() {
-            "Refused" => env.spec.image.as_deref() == Some(NO_IMAGE),
+            "Refused" => env.is_refused() || env.spec.image.as_deref() == Some(NO_IMAGE),
+            // whoever declines to wait, or waited long enough, is refused
+            "Insufficient" if env.spec.admission == Some(Admission::Refuse) || env.spec.wait_for.is_some() => false,
             // it can be held nowhere, or could be where its image is not to be had
             "Insufficient" if falls(sim, env) && env.metadata.owner_references.is_empty() => {
                 env.spec.image.as_deref() == Some(NO_IMAGE) || sim.daemons.iter().all(|d| free(d) < asked(env))

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is a test
 
+mod admission;
 mod checks;
 mod daemon;
 mod declaring;

@@ -214,8 +214,8 @@ impl Sim {
             gpus: None,
             gpu_memory: None,
             restart: if self.dice.one_in(2) { RestartPolicy::Always } else { RestartPolicy::Never },
-            admission: None,
-            wait_for: None,
+            admission: self.dice.pick(&[None, None, Some(Admission::Wait), Some(Admission::Refuse)]).flatten(),
+            wait_for: self.dice.pick(&[None, None, Some(Span::from_secs(20))]).flatten(),
         };
         let made = self.store.create(Resource::<Environment>::new(&name, spec.clone())).await;
         self.tell(format!("apply env {name} {:?} {:?} {:?}: {}", spec.runtime, spec.cpus, spec.image, made.is_ok()));
