@@ -411,7 +411,13 @@ fn the_page_does_what_it_says() {
         let key: String = first.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
         let done = home.shell(&block.text).cwd(project.dir()).run().ok();
         match key.as_str() {
-            "cat >" => assert!(home.hmz_home().join("settings.yaml").exists(), "{done}"),
+            "cat >" if seen.is_empty() => assert!(home.hmz_home().join("settings.yaml").exists(), "{done}"),
+            "cat >" => {
+                let full =
+                    |name: &str| format!("docker:{name} cannot hold 'third': docker@{name} runs 1 of the 1 containers it may");
+                let told = format!("hmz apply: error: env/third: {}; {}", full("smallbox"), full("sparebox"));
+                assert!(done.out().contains("env/third created") && done.err().contains(&told), "{done}");
+            }
             "for name" => {
                 assert_eq!((boxes("smallbox"), boxes("sparebox")), (1, 1), "{done}");
             }
@@ -435,6 +441,6 @@ fn the_page_does_what_it_says() {
         }
         seen.push(key);
     }
-    assert_eq!(seen, ["cat >", "for name", "hmz describe", "hmz get", "hmz delete"]);
+    assert_eq!(seen, ["cat >", "for name", "hmz describe", "cat >", "hmz get", "hmz delete"]);
     home.assert_no_container_left(LIMIT);
 }

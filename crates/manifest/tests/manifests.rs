@@ -334,6 +334,7 @@ fn every_kind_of_fault_says_where_and_what() {
         ("role", run("  agents: {my-coder: claude/x}")),
         ("duration", run("  params: {budget: {duration: abc}}")),
         ("admission", run("  admission: refused")),
+        ("admission of an environment", env("  admission: decline\n  wait_for: 5x")),
         ("list for mapping", run("  agents: [a]")),
         ("dangling agent", flow("    - turn: {agent: coder, environment: box, prompt: p}")),
         ("dangling environment", flow("    - turn: {agent: a, environment: bx, prompt: p}")),
@@ -453,9 +454,10 @@ fn observed() -> Vec<AnyResource> {
         of(
             "Environment",
             "box",
-            serde_json::json!({"runtime": "docker", "cpus": 0.5, "memory": 1000, "restart": "always"}),
+            serde_json::json!({"runtime": "docker", "cpus": 0.5, "memory": 1000, "restart": "always",
+                "admission": "refuse", "wait_for": "5m"}),
             serde_json::json!({"conditions": conditions, "incarnation": 2, "used": "docker:here", "container_id": "0123456",
-                "pid": 42, "share": {"cpus": 0.5, "gpus": ["0", "1"]}, "lease_seconds": 120, "started_at": "2023-11-14T22:13:20Z"}),
+                "pid": 42, "waiting_since": "2023-11-14T22:13:20Z", "refused_generation": 3, "share": {"cpus": 0.5, "gpus": ["0", "1"]}, "lease_seconds": 120, "started_at": "2023-11-14T22:13:20Z"}),
         ),
         of(
             "Runtime",
