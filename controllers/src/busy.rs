@@ -12,6 +12,7 @@ pub(crate) fn run(run: &Resource<Run>) -> bool {
 /// Whether an environment is to be started, healed or removed.
 pub(crate) fn environment(env: &Resource<Environment>) -> bool {
     let settled = env.status.conditions.is_true(condition::READY) || is_down(env);
-    let stands = env.is_refused() || (settled && env.spec.restart == RestartPolicy::Never);
+    let refused = env.is_refused() && env.status.used.is_none();
+    let stands = refused || (settled && env.spec.restart == RestartPolicy::Never);
     env.metadata.is_deleting() || owner_run(env).is_some() || !stands
 }

@@ -401,7 +401,7 @@ impl Tables {
             ready: status.pid.filter(|_| up && !env.metadata.is_deleting()),
             waits: looked_at && !scheduled && !env.is_refused(),
             down,
-            listened: crate::environment::plan::owner_run(env).is_some() || !(down || env.is_refused()),
+            listened: crate::environment::plan::owner_run(env).is_some() || !down,
             busy: busy::environment(env),
             boxed: !down && (status.container_id.is_some() || scheduled),
             counted,

@@ -3,7 +3,6 @@
 
 use super::outcome::{self, REFUSED};
 use super::plan::remaining;
-use crate::core::Action;
 use crate::run::refusal;
 use hmz_api::condition::ConditionStatus::False;
 use hmz_api::kinds::condition::SCHEDULED;
@@ -24,12 +23,12 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// When it is looked at again, if it would ask again after `pause`.
-    pub fn action(self, pause: Duration) -> Action {
+    /// When it asks again, where it would after `pause`; `None`: never.
+    pub fn pause(self, pause: Duration) -> Option<Duration> {
         match self {
-            Self::Endless => Action::requeue(pause),
-            Self::Left(rest) => Action::requeue(rest.min(pause)),
-            Self::Over => Action::settled(),
+            Self::Endless => Some(pause),
+            Self::Left(rest) => Some(rest.min(pause)),
+            Self::Over => None,
         }
     }
 }

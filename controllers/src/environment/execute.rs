@@ -91,14 +91,8 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             Ok(Next::Look(None))
         }
         Step::Release => release(world, env).await,
-        Step::Teardown(target, key) => match remove(world, &target, &key).await {
+        Step::Teardown(target, key) => match clear(world, &env, &target, &key).await {
             Ok(()) => release(world, env).await,
-            // what was never held there leaves at most a hold behind, which ages out and is swept; to some daemons there is no
-            // way at all, as to one on a host that is not saved any more
-            Err(ReconcileError::Driver(DriverError::Unreachable { .. } | DriverError::Refused(_))) if never_held(&env) => {
-                world.files.remove(&key).await.map_err(|e| ReconcileError::Other(e.message))?;
-                release(world, env).await
-            }
             Err(error) => {
                 let mut env = env;
                 let unreachable = matches!(error, ReconcileError::Driver(DriverError::Unreachable { .. }));
@@ -115,11 +109,18 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             Ok(Next::Look(None))
         }
         Step::Replace(target, key) => {
-            remove(world, &target, &key).await?;
+            clear(world, &env, &target, &key).await?;
             let mut env = env;
             outcome::next_incarnation(&mut env, world.clock.now());
             world.store.put_status(env).await?;
             failpoint::pass("environment.incarnation");
+            Ok(Next::Look(None))
+        }
+        Step::Withdraw(target, key) => {
+            clear(world, &env, &target, &key).await?;
+            let mut env = env;
+            outcome::withdrawn(&mut env, world.clock.now());
+            world.store.put_status(env).await?;
             Ok(Next::Look(None))
         }
         Step::Resolve(target) => resolve(world, env, seen, &target).await,
@@ -135,6 +136,17 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
 /// nothing to wait for.
 fn never_held(env: &Resource<Environment>) -> bool {
     env.status.share.is_none() && env.status.container_id.is_none()
+}
+
+/// Removes what there is of an environment. What was never held leaves at most a hold behind, or what was started and not told of,
+/// and is swept: a daemon to which there is no way is not waited for then.
+async fn clear(world: &World, env: &Resource<Environment>, target: &Target, key: &BoxKey) -> Result<(), ReconcileError> {
+    match remove(world, target, key).await {
+        Err(ReconcileError::Driver(DriverError::Unreachable { .. } | DriverError::Refused(_))) if never_held(env) => {
+            world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))
+        }
+        other => other,
+    }
 }
 
 /// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.
@@ -191,7 +203,7 @@ async fn unanswered(
     world.store.put_status(env).await?;
     match patience {
         Patience::Endless => again(error),
-        limited => Ok(Next::Done(limited.action(if error.is_retryable() { plan::ROOM_RETRY } else { plan::REFUSED_RETRY }))),
+        limited => Ok(later(limited, if error.is_retryable() { plan::ROOM_RETRY } else { plan::REFUSED_RETRY })),
     }
 }
 
@@ -201,6 +213,11 @@ fn again(error: DriverError) -> Result<Next, ReconcileError> {
         return Err(error.into());
     }
     Ok(Next::Done(Action::requeue(plan::REFUSED_RETRY)))
+}
+
+/// What is left to do for one that was given no room.
+fn later(patience: Patience, pause: Duration) -> Next {
+    patience.pause(pause).map_or(Next::Look(None), |pause| Next::Done(Action::requeue(pause)))
 }
 
 async fn admit(
@@ -223,7 +240,7 @@ async fn admit(
             outcome::not_held(&mut env, False, outcome::INSUFFICIENT, &short.message, now);
             let patience = admission::no_room(&mut env, &seen.stale, now);
             world.store.put_status(env).await?;
-            Ok(Next::Done(patience.action(plan::ROOM_RETRY)))
+            Ok(later(patience, plan::ROOM_RETRY))
         }
         Err(error) => unanswered(world, env, seen, error).await,
     }

@@ -393,6 +393,18 @@ pub fn next_incarnation(env: &mut Resource<Environment>, now: Timestamp) {
     sum_up(env, now);
 }
 
+/// It was refused and nothing of it is left: the next incarnation begins when it is declared otherwise.
+pub fn withdrawn(env: &mut Resource<Environment>, now: Timestamp) {
+    let status = std::mem::take(&mut env.status);
+    env.status.refused_generation = status.refused_generation;
+    env.status.incarnation = status.incarnation + 1;
+    env.status.conditions = status.conditions;
+    for kind in [IMAGE_READY, CREATED, GUEST_READY] {
+        set(env, kind, False, "Pending", "", now);
+    }
+    sum_up(env, now);
+}
+
 /// Its removal did not get through.
 pub fn removal_failed(env: &mut Resource<Environment>, why: &str, unreachable: bool, now: Timestamp) {
     let (status, reason) = if unreachable { (Unknown, "Unreachable") } else { (False, "NotRemoved") };

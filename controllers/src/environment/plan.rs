@@ -116,6 +116,8 @@ pub enum Step {
     Discard(Target, BoxKey),
     /// The same, and begin the next incarnation.
     Replace(Target, BoxKey),
+    /// The same of one that was refused, which begins another one when it is declared otherwise.
+    Withdraw(Target, BoxKey),
     /// Ask the daemon where it is, since `local` was not resolved by whoever asked.
     Resolve(Target),
     /// Ask for its share.
@@ -265,7 +267,8 @@ fn going(env: &Resource<Environment>, seen: &Observed) -> Step {
     if !metadata.finalizers.iter().any(|f| f == FINALIZER) {
         return Step::Wait(Action::await_change());
     }
-    if env.status.incarnation == 0 || metadata.annotations.contains_key(ABANDON) {
+    // nothing was begun of the first incarnation, or of this one
+    if env.status.used.is_none() || metadata.annotations.contains_key(ABANDON) {
         return Step::Release;
     }
     Step::Teardown(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance))
@@ -374,8 +377,8 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             outcome::set(env, kind, False, "Pending", "", seen.now);
         }
     }
-    if seen.owner == Owner::Nobody && env.is_refused() {
-        return Step::Wait(Action::settled());
+    if env.is_refused() {
+        return refused(env, seen);
     }
     if seen.owner == Owner::Nobody && !is_observed(env, SCHEDULED) {
         // it was another declaration that was refused there
@@ -454,6 +457,14 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     Step::Start(target, Box::new(Start { key, run, image, workdir, share, limit, lease, programs, serves, falls_back }))
 }
 
+/// It was refused for want of room: what a start that came to nothing may have left goes, and nothing is asked any more.
+fn refused(env: &Resource<Environment>, seen: &Observed) -> Step {
+    if env.status.used.is_none() {
+        return Step::Wait(Action::settled());
+    }
+    Step::Withdraw(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance))
+}
+
 /// It has no share yet, and there are several places to ask.
 fn place(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     env.status.incarnation = env.status.incarnation.max(1);
@@ -476,7 +487,10 @@ fn place(env: &mut Resource<Environment>, seen: &Observed) -> Step {
         let waits = may_change(&passed);
         let (reason, pause) = if waits { (outcome::INSUFFICIENT, ROOM_RETRY) } else { (outcome::REFUSED, REFUSED_RETRY) };
         outcome::set(env, SCHEDULED, False, reason, &told(&role, &seen.places, &passed, None), seen.now);
-        return Step::Wait(admission::no_room(env, &seen.stale, seen.now).action(pause));
+        return match admission::no_room(env, &seen.stale, seen.now).pause(pause) {
+            Some(pause) => Step::Wait(Action::requeue(pause)),
+            None => refused(env, seen),
+        };
     };
     let told = told(&role, &seen.places, &passed, Some(&place.runtime));
     let want = want_of(env, Some(&place.spec), &seen.instance);

@@ -7,6 +7,8 @@ use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, RestartPolicy, con
 use hmz_api::rest::{Applied, ApplyRequest, Effect};
 use hmz_api::{AnyResource, Backend, Cpus, Resource, RuntimeRef, Span};
 use hmz_controllers::declare::plan;
+use hmz_controllers::environment::plan::key_of;
+use hmz_drivers::BoxKey;
 use std::future::Future;
 use std::time::Duration;
 
@@ -139,6 +141,39 @@ fn a_daemon_that_is_away_has_no_room() {
             assert_eq!(boxes(&sim), usize::from(end == "Unreachable"));
         });
     }
+}
+
+#[test]
+fn who_holds_nothing_on_a_daemon_that_is_away_may_go_to_another_one() {
+    for admission in [Some(Admission::Refuse), None] {
+        play(async move {
+            let mut sim = Sim::calm(ALONE);
+            sim.pass(Duration::from_secs(5)).await;
+            sim.daemons[0].state().unreachable = true;
+            sim.store.create(declared(admission, None)).await.unwrap();
+            sim.pass(Duration::from_secs(20)).await;
+            let mut changed = env(&sim).await;
+            changed.spec.runtime = RuntimeRef::named(Backend::Docker, "b");
+            sim.store.update(changed).await.unwrap();
+            sim.pass(Duration::from_secs(120)).await;
+            assert_eq!((said(&sim).await.0, sim.daemons[1].boxes_of(INSTANCE).len()), ("Ready".into(), 1));
+        });
+    }
+}
+
+#[test]
+fn what_comes_late_of_one_that_was_refused_goes() {
+    play(async {
+        let mut sim = full(ALONE).await;
+        sim.store.create(declared(Some(Admission::Refuse), None)).await.unwrap();
+        sim.pass(Duration::from_secs(2)).await;
+        let (refused, daemon) = (env(&sim).await, sim.daemons[0].clone());
+        assert!(refused.is_refused() && refused.status.incarnation == 2, "{refused:?}");
+        daemon.starts_late(&BoxKey { incarnation: 1, ..key_of(&refused, INSTANCE) });
+        assert_eq!(boxes(&sim), 1);
+        sim.pass(Duration::from_secs(300)).await;
+        assert_eq!((boxes(&sim), env(&sim).await), (0, refused));
+    });
 }
 
 #[test]
