@@ -210,6 +210,17 @@ fn a_run_goes_on_without_our_daemon_and_its_way() {
 }
 
 #[test]
+fn a_saved_host_says_what_it_has() {
+    let far = Far::new(Duration::ZERO);
+    let cpus = std::thread::available_parallelism().unwrap();
+    let checked = far.home.hmz(["runtime", "check", "ssh/far"]).run().ok().out();
+    assert!(checked.starts_with(&format!("ssh/far answers: home /root; {cpus} CPUs, ")) && checked.ends_with("G\n"), "{checked}");
+    let json: serde_json::Value =
+        serde_json::from_str(&far.home.hmz(["runtime", "check", "far", "-o", "json"]).run().ok().out()).unwrap();
+    assert_eq!((&json["state"], &json["has"]["home"]), (&"Answers".into(), &"/root".into()), "{json}");
+}
+
+#[test]
 fn a_line_that_is_cut_for_long_is_told_as_lost() {
     let far = Far::new(Duration::ZERO);
     let home = &far.home;

@@ -24,7 +24,7 @@ pub enum RuntimeAction {
   hmz runtime add docker gpubox --detect
   hmz runtime add ssh far --host far.example --user me
 
-Exit status: 0 saved, and its daemon answers (ssh hosts are not asked yet);
+Exit status: 0 saved, and its daemon or host answers;
 1 saved, and it does not answer or has less than it is to hand out; 2 refused: nothing is saved.")]
     Add(Box<Add>),
     /// Ask a runtime's daemon what it has

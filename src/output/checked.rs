@@ -30,8 +30,12 @@ fn said(checked: &Checked, has: &DaemonHas) -> String {
     let mut machine = vec![format!("{} CPUs", has.cpus), memory(has.memory)];
     if let Some(ids) = has.gpus.as_ref().filter(|ids| !ids.is_empty()) {
         machine.push(format!("GPUs {}", ids.join(", ")));
+        machine.extend(has.gpu_memory.map(|each| format!("{}G each", each.bytes() >> 30)));
     }
-    let mut parts = vec![format!("{} {}", checked.runtime.backend, has.version)];
+    let mut parts = vec![match &has.home {
+        Some(home) => format!("home {home}"),
+        None => format!("{} {}", checked.runtime.backend, has.version),
+    }];
     let mut machine = machine.join(", ");
     if let Some(nodes) = &has.nodes {
         parts.push(named(nodes));
@@ -70,6 +74,8 @@ mod tests {
             cpus: Cpus::whole(64),
             memory: Memory::from_bytes(2015 << 30),
             gpus: Some(words(&["0", "1"])),
+            gpu_memory: None,
+            home: None,
             runtimes: words(&["nvidia", "io.containerd.runc.v2", "runc"]),
             nodes: None,
         };
@@ -88,6 +94,16 @@ mod tests {
         let has = bare.has.as_mut().unwrap();
         (has.gpus, has.runtimes, has.cpus, has.memory) = (None, Vec::new(), Cpus::whole(2), Memory::from_bytes((8 << 30) - 1));
         assert_eq!(lines(&bare, Style::PLAIN), "docker answers: docker 29.4.3; 2 CPUs, 7G\n");
+    }
+
+    #[test]
+    fn an_ssh_host_says_its_home() {
+        let mut host = checked();
+        host.runtime = "ssh:gpu".parse().unwrap();
+        let has = host.has.as_mut().unwrap();
+        (has.version, has.runtimes, has.home) = (String::new(), Vec::new(), Some("/home/me".into()));
+        (has.memory, has.gpu_memory) = (Memory::from_bytes(251 << 30), Some(Memory::from_bytes(81_559 << 20)));
+        assert_eq!(lines(&host, Style::PLAIN), "ssh/gpu answers: home /home/me; 64 CPUs, 251G, GPUs 0, 1, 79G each\n");
     }
 
     #[test]

@@ -115,11 +115,11 @@ fn a_daemon_that_does_not_answer_is_saved_all_the_same() {
 }
 
 #[test]
-fn a_host_of_ssh_is_saved_and_not_asked_and_a_swarm_is() {
+fn a_host_of_ssh_and_a_swarm_are_saved_and_asked() {
     let home = TestHome::new();
-    let ssh = home.hmz(["runtime", "add", "ssh", "gpu.1", "--host", "gpu.example", "--port", "2222", "--user", "me"]).run().ok();
-    assert_eq!(ssh.out(), format!("ssh/gpu.1 saved in {}\n", file(&home)));
-    assert_eq!(ssh.err(), "hmz runtime add: ssh/gpu.1 is not asked what it has: asking ssh hosts is not supported yet\n");
+    let ssh = home.hmz(["runtime", "add", "ssh", "gpu.1", "--host", "127.0.0.1", "--port", "1", "--user", "me"]).run();
+    let refused = "ssh/gpu.1 could not be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused\n";
+    assert_eq!(ssh.expect_code(1).out(), format!("ssh/gpu.1 saved in {}\n{refused}", file(&home)));
     let nowhere = ["--endpoint", "unix:///nowhere.sock"];
     let swarm =
         home.hmz(["runtime", "add", "swarm", "c", "--cpus", "8", "--node", "w1=gpu.1"]).args(nowhere).run().expect_code(1);
@@ -128,12 +128,11 @@ fn a_host_of_ssh_is_saved_and_not_asked_and_a_swarm_is() {
     assert_eq!(
         text(&home),
         format!(
-            "{SETTINGS}  ssh:\n    gpu.1: {{host: gpu.example, user: me, port: 2222}}\n  swarm:\n    c: {{endpoint: unix:///nowhere.sock, cpus: 8, nodes: \
+            "{SETTINGS}  ssh:\n    gpu.1: {{host: \"127.0.0.1\", user: me, port: 1}}\n  swarm:\n    c: {{endpoint: unix:///nowhere.sock, cpus: 8, nodes: \
              {{w1: gpu.1}}}}\n"
         )
     );
-    let check = home.hmz(["runtime", "check", "gpu.1"]).run().expect_code(2);
-    assert_eq!(check.err(), "hmz runtime check: error: ssh/gpu.1 cannot be asked: asking ssh hosts is not supported yet\n");
+    assert_eq!(home.hmz(["runtime", "check", "gpu.1"]).run().expect_code(1).out(), refused);
 }
 
 #[test]

@@ -33,7 +33,7 @@ mod trouble;
 mod tunnel;
 pub(crate) mod usage;
 mod watch;
-mod way;
+pub(crate) mod way;
 mod weigh;
 
 pub use carry::carry;

@@ -9,6 +9,7 @@ mod driver;
 mod error;
 mod gpus;
 mod labels;
+pub mod ssh;
 pub mod swarm;
 mod types;
 

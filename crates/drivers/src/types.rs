@@ -251,6 +251,10 @@ pub struct Facts {
     pub generic: Vec<String>,
     /// Of a container that is named: why nobody can work in it now.
     pub container: Option<String>,
+    /// Of an ssh host: the home directory of whom it is worked as there.
+    pub home: Option<String>,
+    /// Of an ssh host: the memory that each of its GPUs has at least.
+    pub gpu_memory: Option<Memory>,
 }
 
 /// What a removal did.

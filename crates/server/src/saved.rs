@@ -18,7 +18,7 @@ use hmz_api::{Backend, Error, ErrorKind, RuntimeRef};
 use hmz_controllers::environment::plan::DEFAULT_IMAGE;
 use hmz_drivers::docker::{self, DockerDriver, Limits, SavedHosts};
 use hmz_drivers::swarm::SwarmDriver;
-use hmz_drivers::{Driver, DriverError, Facts, Target, lacking};
+use hmz_drivers::{Driver, DriverError, Facts, Target, lacking, ssh};
 use hmz_manifest::settings::edit::Edited;
 use hmz_manifest::settings::saved::{self, SshHost};
 use hmz_manifest::settings::{self, Settings, file};
@@ -196,7 +196,7 @@ impl SavedRuntimes {
     }
 
     async fn ask(&self, runtime: &RuntimeRef, spec: &RuntimeSpec, docker_endpoint: Option<&str>) -> Said {
-        if !matches!(runtime.backend, Backend::Docker | Backend::Swarm) {
+        if !matches!(runtime.backend, Backend::Docker | Backend::Swarm | Backend::Ssh) {
             return Err((CheckState::NotAsked, format!("asking {}s is not supported yet", runtime.backend.noun())));
         }
         let local_endpoint = match (&spec.endpoint, docker_endpoint) {
@@ -207,6 +207,7 @@ impl SavedRuntimes {
         let target = Target { runtime: runtime.clone(), spec: spec.clone(), local_endpoint };
         let asked = async {
             match runtime.backend {
+                Backend::Ssh => ssh::probe(&target).await,
                 Backend::Swarm => SwarmDriver::new(Arc::clone(&self.docker)).probe(&target).await,
                 _ => self.docker.probe(&target).await,
             }
@@ -364,8 +365,8 @@ fn judged(runtime: RuntimeRef, spec: &RuntimeSpec, said: Said) -> Checked {
         Ok(facts) => {
             let lacks = lacking(spec, &facts);
             let state = if lacks.is_empty() { CheckState::Answers } else { CheckState::Lacks };
-            let Facts { version, cpus, memory, gpus, runtimes, nodes, .. } = facts;
-            let has = Some(DaemonHas { version, cpus, memory, gpus, runtimes, nodes });
+            let Facts { version, cpus, memory, gpus, gpu_memory, home, runtimes, nodes, .. } = facts;
+            let has = Some(DaemonHas { version, cpus, memory, gpus, gpu_memory, home, runtimes, nodes });
             Checked { runtime, state, why: String::new(), has, lacks }
         }
     }

@@ -82,10 +82,10 @@ pub struct Checked {
     pub lacks: Vec<String>,
 }
 
-/// What a daemon has.
+/// What a daemon or a host has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonHas {
-    /// Its version.
+    /// Its version; empty of an ssh host.
     pub version: String,
     /// CPUs.
     pub cpus: Cpus,
@@ -96,6 +96,12 @@ pub struct DaemonHas {
     pub gpus: Option<Vec<String>>,
     /// OCI runtimes, its own choice first.
     pub runtimes: Vec<String>,
+    /// Of an ssh host: the memory that each of its GPUs has at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
+    /// Of an ssh host: the home directory there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
     /// Of a swarm: the names of the nodes that may take its tasks, of which the amounts are the sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<String>>,

@@ -167,21 +167,10 @@ impl Tunnel {
         Ok(Ssh { child, _stdin: stdin })
     }
 
-    /// Ssh as it never asks anybody and gives nothing of this machine away.
+    /// Ssh, whose sockets here are this user's alone.
     fn command(&self) -> Command {
-        let mut command = Command::new("ssh");
-        command.args(["-T", "-a", "-x"]).kill_on_drop(true);
-        for option in [
-            "BatchMode=yes",
-            "PermitLocalCommand=no",
-            "RemoteCommand=none",
-            "StreamLocalBindMask=0177",
-            "StreamLocalBindUnlink=yes",
-            "ServerAliveInterval=15",
-            "ServerAliveCountMax=3",
-        ] {
-            command.args(["-o", option]);
-        }
+        let mut command = crate::ssh::command();
+        command.args(["-o", "StreamLocalBindMask=0177", "-o", "StreamLocalBindUnlink=yes"]);
         command
     }
 }

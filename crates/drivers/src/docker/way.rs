@@ -40,7 +40,7 @@ fn host_at(address: &SshAddress) -> SshHost {
 }
 
 /// A saved host, with everything that was saved of it.
-fn saved_host(spec: &RuntimeSpec) -> Option<SshHost> {
+pub(crate) fn saved_host(spec: &RuntimeSpec) -> Option<SshHost> {
     let mut options = Vec::new();
     if let Some(config) = &spec.config {
         options.extend(["-F".to_owned(), config.clone()]);
