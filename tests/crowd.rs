@@ -158,11 +158,17 @@ fn of_fifty_environments_at_once_twenty_run_and_the_others_wait_or_are_refused()
     assert!(scene.home.hmz(["get", "env", env]).run().ok().out().contains("False (Refused)"));
     let again = scene.home.hmz(["apply", "-f", "-"]).stdin(now).run().expect_code(2);
     assert!(again.err().contains(&format!("to try again, delete it first: hmz delete env/{env}")), "{again}");
-    // those that run go: as many of those that waited have their places, and of those that were refused none
     let delete = |names: &[String]| {
         let all: Vec<String> = names.iter().map(|name| format!("env/{name}")).collect();
         let _ = scene.home.hmz(["delete"]).args(&all).run().ok();
     };
+    // one that is not there yet: what a plan says of it, and how long it waits
+    let plan = scene.home.hmz(["diff", "-f"]).arg(scene.environment_manifest("soon", "  admission: refuse\n")).run();
+    let _ = plan.expect_code(2).says(&format!("env/soon: {}", full("soon")));
+    let waited = scene.home.hmz(["apply", "--wait", "-f"]).arg(scene.environment_manifest("soon", "  wait_for: 1s\n")).run();
+    let _ = waited.expect_code(2).says(&format!("env/soon: {} (it waited 1s)", full("soon")));
+    delete(&["soon".to_owned()]);
+    // those that run go: as many of those that waited have their places, and of those that were refused none
     delete(&first.ready);
     let run = first.waiting.len().min(2 * PLACES);
     let next = Standing::settled(&scene, "those that waited run", ALL - 2 * PLACES, run);
