@@ -47,6 +47,9 @@ for engine in docker26 docker28 podman; do tests/testbed/far "$engine" >/dev/nul
 section 'a swarm of three nodes'
 tests/testbed/swarm >/dev/null
 
+section 'shells'
+tests/testbed/shells
+
 section 'agent CLI'
 HMZ_TEST_CLAUDE=$(tests/testbed/claude)
 export HMZ_TEST_CLAUDE

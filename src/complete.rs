@@ -2,13 +2,14 @@
 //! started, and one that does not answer at once is done without.
 
 mod bash;
+mod zsh;
 
 use crate::client::Client;
 use crate::output::explain;
 use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
-use clap_complete::env::{CompleteEnv, Fish, Shells, Zsh};
+use clap_complete::env::{CompleteEnv, Fish, Shells};
 use hmz_api::kinds::{FlowParam, FlowSpec, Runtime, label};
 use hmz_api::{AnyResource, Backend, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
@@ -27,7 +28,7 @@ static LINE: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Answers a shell that asks (`COMPLETE` is set), and ends the program then.
 pub fn answer() {
-    let shells = Shells(&[&bash::Bash, &Zsh, &Fish]);
+    let shells = Shells(&[&bash::Bash, &zsh::Zsh, &Fish]);
     CompleteEnv::with_factory(cli::Cli::command).shells(shells).complete();
 }
 

@@ -1,10 +1,22 @@
 //! What the shells offer, from the program they ask.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the failures of a test are panics")]
 
+#[path = "completion/bash.rs"]
+mod bash;
+#[path = "completion/fish.rs"]
+mod fish;
 mod support;
+#[path = "completion/zsh.rs"]
+mod zsh;
 
+use std::time::Duration;
+use support::command::Invocation;
+use support::document::{file, shell_blocks};
 use support::home::TestHome;
 use support::project::Project;
+
+/// What the testbed needs at most where it has to fetch a shell; ten times what it takes.
+const FETCHED: Duration = Duration::from_secs(300);
 
 const FLOW: &str = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: deep}\nspec:\n  agents: {coder: , critic: }\n  environments: \
                     {box: , other: }\n  params: {depth: }\n  steps: [{exec: {environment: box, command: ls}}]\n";
@@ -20,27 +32,32 @@ fn place() -> (TestHome, Project) {
     (home, project)
 }
 
-/// What zsh is offered for the last of these words.
+/// What the last of these words may be, as zsh is told.
 fn offered(home: &TestHome, project: &Project, words: &[&str]) -> Vec<String> {
-    let asked = home.hmz(["--"]).args(words.iter().copied()).env("COMPLETE", "zsh").env("_CLAP_IFS", "\n");
-    let answer = asked.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string()).cwd(project.dir()).run().ok();
+    let answer = home.hmz(["--"]).args(words.iter().copied()).env("COMPLETE", "zsh").cwd(project.dir()).run().ok();
     // a help text follows the value
-    answer
-        .out()
-        .lines()
-        .map(|line| line.replace("\\:", "\0"))
-        .map(|line| line.split(':').next().unwrap().replace('\0', ":"))
-        .collect()
+    answer.out().lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect()
 }
 
-/// What bash itself is left with when this line is typed and completed.
-fn bash(home: &TestHome, project: &Project, pieces: &[&str], last: &str) -> Vec<String> {
-    let words = pieces.iter().map(|piece| format!("'{piece}'")).collect::<Vec<_>>().join(" ");
-    let script = format!(
-        "source <(COMPLETE=bash hmz); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1)); \
-         _hmz_complete hmz '{last}' x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    );
-    home.shell(&script).cwd(project.dir()).run().ok().out().lines().map(str::to_owned).collect()
+/// Has a shell complete, as the page says it. One that is not there is installed, and its want fails the test.
+fn enable(home: &TestHome, shell: &str) {
+    let said = ["PATH", "HOME", "HMZ_TESTBED_STATE"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    drop(Invocation::new(file("tests/testbed/shells")).envs(said).limit(FETCHED).run().ok());
+    let asks = format!("COMPLETE={shell} hmz");
+    let block = shell_blocks("docs/completion.md").into_iter().find(|block| block.text.contains(&asks));
+    let block = block.unwrap_or_else(|| panic!("docs/completion.md does not say how {shell} completes"));
+    drop(home.shell(&block.text).run().ok());
+}
+
+/// Declares an environment `mine` and a flow `stored`, and so has a daemon run that knows them.
+fn declare(home: &TestHome, project: &Project) {
+    // one that has no room is there all the same
+    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: mine}\nspec: {runtime: 'docker:nope', workdir: .}\n---\n\
+                apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: stored}\nspec:\n  environments: {room: }\n  steps: [{exec: {environment: \
+                room, command: ls}}]\n";
+    project.write("all.yaml", text);
+    drop(home.hmz(["apply", "-f"]).arg(project.file("all.yaml")).run().expect_code(2));
+    assert!(has_daemon(home));
 }
 
 /// Whether a daemon has been started in the home.
@@ -107,13 +124,7 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
 #[test]
 fn a_daemon_that_runs_is_asked_for_names() {
     let (home, project) = place();
-    // one that has no room is there all the same
-    let text = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: mine}\nspec: {runtime: 'docker:nope', workdir: .}\n---\n\
-                apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: stored}\nspec:\n  environments: {room: }\n  steps: [{exec: {environment: \
-                room, command: ls}}]\n";
-    project.write("all.yaml", text);
-    drop(home.hmz(["apply", "-f"]).arg(project.file("all.yaml")).run().expect_code(2));
-    assert!(has_daemon(&home));
+    declare(&home, &project);
     let offered = |words: &[&str]| offered(&home, &project, words);
     assert_eq!(offered(&["hmz", "delete", "env/"]), ["env/mine"]);
     assert_eq!(offered(&["hmz", "sh", "m"]), ["mine"]);
@@ -130,13 +141,10 @@ fn a_daemon_that_runs_is_asked_for_names() {
 }
 
 #[test]
-fn bash_is_given_what_follows_the_piece_it_has() {
-    let (home, project) = place();
-    let bash = |pieces: &[&str], last: &str| bash(&home, &project, pieces, last);
-    assert_eq!(bash(&["hmz", "get", "ru"], "ru"), ["run", "runs", "runtime", "runtimes"]);
-    assert_eq!(bash(&["hmz", "exec", "-e", "box", "=", "docker", "@", "gp"], "gp"), ["gpubox/"]);
-    assert_eq!(bash(&["hmz", "exec", "-f", "deep", "-a", "coder", "="], ""), ["claude/", "script/"]);
-    assert_eq!(bash(&["hmz", "get", "runtime", "docker", ":", "h"], "h"), ["here"]);
+fn the_page_says_how_each_shell_completes_and_nothing_else() {
+    let blocks = shell_blocks("docs/completion.md");
+    let asks: Vec<_> = blocks.iter().filter_map(|block| block.text.split("COMPLETE=").nth(1)?.split(' ').next()).collect();
+    assert_eq!((asks, blocks.len()), (vec!["bash", "zsh", "fish"], 3));
 }
 
 #[test]

@@ -14,6 +14,7 @@ const RUN: &[(&str, &str)] = &[
     ("docs/declaring.md", "tests/declaring_page.rs"),
     ("docs/gitops.md", "tests/gitops_page.rs"),
     ("docs/backup.md", "tests/backup.rs"),
+    ("docs/completion.md", "tests/completion.rs"),
     ("docs/settings.md", "tests/settings_page.rs"),
     ("docs/runtimes.md", "tests/runtimes_page.rs"),
     ("docs/observing.md", "tests/observing_page.rs"),

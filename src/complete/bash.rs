@@ -1,5 +1,5 @@
-//! Completion for bash, which splits a line at `=`, `@` and `:` as well as at spaces and replaces only the last piece: the
-//! pieces are put together before the question and what bash has already is left out of the answer.
+//! Completion for bash, which splits a line at `=`, `@` and `:` as well as at spaces and replaces only a part of the last word: the
+//! pieces are put together before the question, and what is before that part is left out of the answer.
 
 use clap_complete::env::EnvCompleter;
 use std::ffi::OsString;
@@ -8,6 +8,9 @@ use std::path::Path;
 
 /// The variable in which bash says where it splits.
 const BREAKS: &str = "_HMZ_WORDBREAKS";
+
+/// The variable in which it says what it replaces: the last piece, with the `@` before it, or all that is in quotes.
+const REPLACED: &str = "_HMZ_REPLACED";
 
 /// Where it splits unless it says otherwise.
 const USUAL: &str = "\"'@><=;|&(:";
@@ -30,7 +33,7 @@ impl EnvCompleter for Bash {
             buf,
             "_{name}_complete() {{
     local IFS=$'\\n'
-    COMPREPLY=($({var}=bash {BREAKS}=\"${{COMP_WORDBREAKS-}}\" '{completer}' -- \"${{COMP_WORDS[@]:0:COMP_CWORD+1}}\"))
+    COMPREPLY=($({var}=bash {BREAKS}=\"${{COMP_WORDBREAKS-}}\" {REPLACED}=\"$2\" '{completer}' -- \"${{COMP_WORDS[@]:0:COMP_CWORD+1}}\"))
     if [[ ${{#COMPREPLY[@]}} -eq 1 && ${{COMPREPLY[0]}} == *[=/:@] ]]; then
         compopt -o nospace 2>/dev/null || true
     fi
@@ -48,9 +51,9 @@ complete -o bashdefault -o default -F _{name}_complete {bin}"
     ) -> Result<(), Error> {
         let breaks = std::env::var(BREAKS).ok().filter(|said| !said.is_empty()).unwrap_or_else(|| USUAL.to_owned());
         let breaks: Vec<char> = breaks.chars().filter(|c| matches!(c, '=' | '@' | ':')).collect();
-        let words = joined(args.iter().map(|word| word.to_string_lossy().into_owned()), &breaks);
-        let last = words.last().cloned().unwrap_or_default();
-        let had = last.rfind(breaks.as_slice()).map_or(0, |at| at + 1);
+        let replaced = std::env::var(REPLACED).unwrap_or_default();
+        let words = joined(args.iter().map(|word| unquoted(&word.to_string_lossy())), &breaks);
+        let had = words.last().and_then(|last| last.strip_suffix(replaced.as_str())).map_or(0, str::len);
         let index = words.len().saturating_sub(1);
         let _ = super::LINE.set(words.clone());
         let found = clap_complete::engine::complete(cmd, words.into_iter().map(OsString::from).collect(), index, current_dir)?;
@@ -60,6 +63,21 @@ complete -o bashdefault -o default -F _{name}_complete {bin}"
         }
         Ok(())
     }
+}
+
+/// A piece without its quotes, of which the last may be open.
+fn unquoted(piece: &str) -> String {
+    let (mut plain, mut quote) = (String::new(), None);
+    let mut rest = piece.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None | Some('"')) => plain.extend(rest.next()),
+            (c, _) => plain.push(c),
+        }
+    }
+    plain
 }
 
 /// The words as they were typed: a piece of nothing but breaks joins what is around it.
@@ -81,6 +99,13 @@ fn joined(pieces: impl Iterator<Item = String>, breaks: &[char]) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_are_no_part_of_a_word() {
+        let told: Vec<_> =
+            ["a", "'a b", r#""a'\"b"#, r"a\ b'c'd", "'a'\"b\"", r"'a\b'"].iter().map(|piece| unquoted(piece)).collect();
+        assert_eq!(told, ["a", "a b", "a'\"b", "a bcd", "ab", r"a\b"]);
+    }
 
     #[test]
     fn pieces_become_words_again() {

@@ -141,14 +141,18 @@ impl TestHome {
 
     /// A shell command as the user would type it, with `hmz` on PATH.
     pub fn shell(&self, command: &str) -> Invocation {
+        self.in_shell("/bin/bash", ["-euo", "pipefail", "-c", command])
+    }
+
+    /// Another shell, with these words and with `hmz` on PATH.
+    pub fn in_shell<W: AsRef<std::ffi::OsStr>>(&self, shell: &str, words: impl IntoIterator<Item = W>) -> Invocation {
         let bin = self.root.path().join("bin");
         if !bin.exists() {
             fs::create_dir(&bin).expect("a directory for hmz");
             std::os::unix::fs::symlink(&self.program, bin.join("hmz")).expect("hmz on PATH");
         }
         let path = self.variable("PATH").unwrap_or_default();
-        let shell = Invocation::new("/bin/bash").args(["-euo", "pipefail", "-c", command]);
-        self.run(shell).env("PATH", format!("{}:{path}", bin.display()))
+        self.run(Invocation::new(shell).args(words)).env("PATH", format!("{}:{path}", bin.display()))
     }
 
     /// The value of a variable in it.
