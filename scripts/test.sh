@@ -64,6 +64,7 @@ if [ $# = 0 ]; then
   section 'lints'
   "$CARGO" clippy --workspace --all-targets --quiet -- -D warnings
   "$CARGO" clippy -p hmz-telemetry --features otel --quiet -- -D warnings
+  "$CARGO" clippy -p hmz --features otel --test spans --quiet -- -D warnings
 fi
 
 section 'build of the tests'
@@ -84,6 +85,9 @@ else
 fi
 
 if [ $# = 0 ]; then
+  section 'spans to a collector' # a build with the feature, of which the others have nothing
+  "$CARGO" test -p hmz --features otel --test spans --quiet >"$log_dir/spans" 2>&1 || { cat "$log_dir/spans"; exit 1; }
+  printf '%s passed\n' "$(grep -E '^test result: ok' "$log_dir/spans" | awk '{ n += $4 } END { print n + 0 }')"
   section 'examples in the documentation comments'
   "$CARGO" test --workspace --doc --quiet >"$log_dir/doc" 2>&1 || { cat "$log_dir/doc"; exit 1; }
   printf '%d passed\n' "$(grep -E '^test result: ok' "$log_dir/doc" | awk '{ n += $4 } END { print n + 0 }')"

@@ -18,6 +18,7 @@ mod router;
 pub mod run;
 pub mod runtime;
 pub mod settings;
+mod spans;
 mod start;
 pub mod sweep;
 pub mod target;

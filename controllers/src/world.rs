@@ -10,6 +10,7 @@ use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::{Backend, Error, Resource, RuntimeRef};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
+use hmz_telemetry::Ended;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct World {
     pub epics: Arc<dyn Epics>,
     /// settings.yaml, as it was last read.
     pub settings: watch::Receiver<SettingsSnapshot>,
+    /// Who hears, in spans, of what is done; `None`: nobody does.
+    pub spans: Option<Arc<dyn Fn(Ended) + Send + Sync>>,
 }
 
 /// What a runner is doing.

@@ -30,6 +30,7 @@ fn shell(args: &cli::Sh) -> Result<ExitCode, Error> {
     // what follows blocks in threads of its own and wants the signals
     drop(runtime);
     let address = address(&environment, &paths)?;
+    hmz_anchor::log::commands(edge::trace());
     let argv = args.command.iter().map(|word| hmz_wire::Bytes::from(word.clone().into_vec())).collect::<Vec<_>>();
     let tty = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let status = hmz_anchor::tty::shell(&address, argv, tty).map_err(|e| Error::failed(e.to_string()))?;

@@ -93,7 +93,7 @@ pub async fn work(
         {
             // there whatever is logged, so that each line tells what it is about
             let span = tracing::error_span!(
-                "reconcile",
+                hmz_telemetry::LOOK,
                 kind = reconciler.name(),
                 key = %key,
                 reason,

@@ -2,10 +2,11 @@
 
 use super::admission::{self, Patience};
 use super::outcome::Then;
-use super::plan::{self, Attempt, Boxes, Observed, Owner, Pull, Start, Step, after_probe, plan};
+use super::plan::{self, Attempt, Boxes, Observed, Owner, Pull, Start, Step, after_probe, is_down, plan};
 use super::{FINALIZER, look, outcome};
 use crate::core::{Action, ReconcileError};
 use crate::placement;
+use crate::spans;
 use crate::trace;
 use crate::world::World;
 use futures::StreamExt;
@@ -102,7 +103,9 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
             }
         },
         Step::Discard(target, key) => {
+            let began = world.clock.now();
             remove(world, &target, &key).await?;
+            spans::removed(world, &env, (began, world.clock.now()));
             let mut env = env;
             outcome::discarded(&mut env);
             world.store.put_status(env).await?;
@@ -141,12 +144,19 @@ fn never_held(env: &Resource<Environment>) -> bool {
 /// Removes what there is of an environment. What was never held leaves at most a hold behind, or what was started and not told of,
 /// and is swept: a daemon to which there is no way is not waited for then.
 async fn clear(world: &World, env: &Resource<Environment>, target: &Target, key: &BoxKey) -> Result<(), ReconcileError> {
-    match remove(world, target, key).await {
+    let began = world.clock.now();
+    let done = match remove(world, target, key).await {
         Err(ReconcileError::Driver(DriverError::Unreachable { .. } | DriverError::Refused(_))) if never_held(env) => {
             world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))
         }
         other => other,
+    };
+    // what died, or was withdrawn, was told of then
+    let is_over = is_down(env) || (env.is_refused() && env.status.used.is_none());
+    if done.is_ok() && !is_over {
+        spans::removed(world, env, (began, world.clock.now()));
     }
+    done
 }
 
 /// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.
@@ -227,11 +237,13 @@ async fn admit(
     target: &Target,
     want: Want,
 ) -> Result<Next, ReconcileError> {
+    let asked = world.clock.now();
     let answer = driver(world, target)?.admit(target, std::slice::from_ref(&want)).await;
     let now = world.clock.now();
     match answer {
         Ok(Admitted::Held(shares)) => {
             failpoint::pass("environment.held");
+            spans::admitted(world, &env, (asked, now));
             outcome::held(&mut env, shares.into_iter().next().unwrap_or_default(), now);
             world.store.put_status(env).await?;
             Ok(Next::Look(None))
@@ -249,11 +261,13 @@ async fn admit(
 /// Asks one of several places.
 async fn place(world: &World, mut env: Resource<Environment>, seen: &Observed, attempt: Attempt) -> Result<Next, ReconcileError> {
     let Attempt { mut target, want, mut placed } = attempt;
+    let asked = world.clock.now();
     let answer = placement::ask(world, &mut target, &mut placed.endpoint, std::slice::from_ref(&want)).await;
     let now = world.clock.now();
     match placement::answer(answer) {
         Ok(Ok(shares)) => {
             failpoint::pass("environment.held");
+            spans::admitted(world, &env, (asked, now));
             outcome::placed(&mut env, &placed, shares.into_iter().next().unwrap_or_default(), now);
             world.store.put_status(env).await?;
             Ok(Next::Look(None))
@@ -343,6 +357,7 @@ async fn pull(
 ) -> Result<Next, ReconcileError> {
     let driver = driver(world, target)?;
     let (sink, latest) = progress();
+    let began = world.clock.now();
     let work = driver.ensure_image(target, &what.image, sink);
     let result = match attended(world, &mut env, work, &latest, outcome::pulling, Some((&*driver, target, key))).await? {
         Attended::Done(result) => result,
@@ -354,6 +369,7 @@ async fn pull(
         }
     };
     let now = world.clock.now();
+    spans::part(world, "pull", &env, (began, now), &result);
     match result {
         Ok(()) => {
             outcome::pulled(&mut env, now);
@@ -424,13 +440,24 @@ async fn begin(
     failpoint::pass("environment.files");
     let driver = driver(world, target)?;
     let (sink, latest) = progress();
+    let began = world.clock.now();
     let work = driver.place(target, &spec, sink);
-    let answer = match attended(world, &mut env, work, &latest, outcome::starting, None).await? {
-        Attended::Done(Ok(())) => driver.start(target, &spec).await,
-        Attended::Done(Err(error)) => Err(error),
+    let placed = match attended(world, &mut env, work, &latest, outcome::starting, None).await? {
+        Attended::Done(placed) => placed,
         Attended::Unwanted | Attended::HoldLost(_) => return Ok(Next::Look(None)),
     };
-    let now = world.clock.now();
+    let there = world.clock.now();
+    spans::part(world, "place", &env, (began, there), &placed);
+    let mut now = there;
+    let answer = match placed {
+        Ok(()) => {
+            let started = driver.start(target, &spec).await;
+            now = world.clock.now();
+            spans::part(world, "start", &env, (there, now), &started);
+            started
+        }
+        Err(error) => Err(error),
+    };
     match answer {
         Ok(started) => {
             tracing::info!(env = env.name(), container = started.name, "its box was started");
@@ -455,7 +482,11 @@ async fn probe(
 ) -> Result<Next, ReconcileError> {
     let answer = world.probe.check(address).await;
     let now = world.clock.now();
+    let (since, first) = (spans::since(&env), env.status.started_at.is_none());
     outcome::probed(&mut env, &answer, now);
+    if first && env.status.started_at.is_some() {
+        spans::ready(world, &env, since, now);
+    }
     let then = after_probe(&env, owner, now);
     world.store.put_status(env).await?;
     Ok(Next::Done(then))

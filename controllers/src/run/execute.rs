@@ -7,6 +7,7 @@ use crate::core::{Action, ReconcileError};
 use crate::environment::outcome;
 use crate::environment::plan::target_of;
 use crate::placement;
+use crate::spans;
 use crate::trace;
 use crate::world::World;
 use hmz_api::condition::ConditionStatus::{False, Unknown};
@@ -18,6 +19,7 @@ use hmz_api::launch::RunLaunch;
 use hmz_api::{Error, ErrorKind, Resource};
 use hmz_drivers::{Admitted, BoxKey, DriverError, Target};
 use hmz_store::StoreError;
+use jiff::Timestamp;
 use std::time::Duration;
 
 /// More steps than any way through has.
@@ -40,7 +42,7 @@ pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileErr
 }
 
 async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, ReconcileError> {
-    let (mut steps, mut first) = (0, true);
+    let (mut steps, mut first, began) = (0, true, world.clock.now());
     while steps < STEPS {
         let Some(run) = world.store.get::<Run>(name).await? else { return Ok(Action::gone()) };
         if std::mem::take(&mut first) {
@@ -54,7 +56,7 @@ async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, Rec
         let run = world.store.update_status(run).await?;
         // each place is asked once, however many there are
         steps += usize::from(!matches!(planned.step, Step::Admit(_) | Step::Weigh(_)));
-        match execute(world, run, planned.step, walk).await? {
+        match execute(world, run, planned.step, walk, began).await? {
             Next::Look => {}
             Next::Done(action) => return Ok(action),
         }
@@ -62,7 +64,14 @@ async fn drive(world: &World, name: &str, walk: &mut Walk) -> Result<Action, Rec
     Ok(Action::requeue(Duration::from_secs(1)))
 }
 
-async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut Walk) -> Result<Next, ReconcileError> {
+/// `began`: when this look did, which asks for whatever is admitted in it.
+async fn execute(
+    world: &World,
+    mut run: Resource<Run>,
+    step: Step,
+    walk: &mut Walk,
+    began: Timestamp,
+) -> Result<Next, ReconcileError> {
     match step {
         Step::Wait(action) => return Ok(Next::Done(action)),
         Step::Again => {}
@@ -75,7 +84,7 @@ async fn execute(world: &World, mut run: Resource<Run>, step: Step, walk: &mut W
         Step::Admit(group) => return admit(world, run, *group, walk).await,
         Step::Weigh(group) => return weigh(world, run, *group, walk).await,
         Step::Weighed => walk.weighed(),
-        Step::Hold => return hold(world, walk).await,
+        Step::Hold => return hold(world, walk, began).await,
         Step::NoRoom { message, could_fit, names } => {
             give_back(world, walk.take_held()).await;
             *walk = Walk::default();
@@ -208,10 +217,14 @@ async fn answered(
 }
 
 /// Writes down where every share of the gang is held.
-async fn hold(world: &World, walk: &mut Walk) -> Result<Next, ReconcileError> {
+async fn hold(world: &World, walk: &mut Walk, asked: Timestamp) -> Result<Next, ReconcileError> {
     failpoint::pass("run.admitted");
     while let Some((name, held)) = walk.held.pop_first() {
-        schedule(world, &name, |env, now| outcome::placed(env, &held.placed, held.share, now)).await?;
+        let placed = |env: &mut Resource<Environment>, now| {
+            spans::admitted(world, env, (asked, now));
+            outcome::placed(env, &held.placed, held.share, now);
+        };
+        schedule(world, &name, placed).await?;
         failpoint::pass("run.scheduled");
     }
     *walk = Walk::default();
@@ -231,7 +244,7 @@ async fn give_back(world: &World, holds: Vec<(Target, BoxKey)>) {
 async fn schedule(
     world: &World,
     name: &str,
-    change: impl FnOnce(&mut Resource<Environment>, jiff::Timestamp),
+    change: impl FnOnce(&mut Resource<Environment>, Timestamp),
 ) -> Result<(), ReconcileError> {
     let Some(mut env) = world.store.get::<Environment>(name).await? else { return Ok(()) };
     change(&mut env, world.clock.now());
@@ -270,7 +283,10 @@ async fn unanswered(world: &World, mut run: Resource<Run>, error: DriverError) -
 }
 
 async fn start(world: &World, mut run: Resource<Run>, launch: RunLaunch) -> Result<Next, ReconcileError> {
-    match world.runners.start(launch).await {
+    let began = world.clock.now();
+    let started = world.runners.start(launch).await;
+    spans::runner(world, &run, (began, world.clock.now()), &started);
+    match started {
         Ok(runner) => {
             failpoint::pass("run.runner");
             tracing::info!(runner, "its runner was started");

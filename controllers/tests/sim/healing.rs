@@ -14,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn play(work: impl Future<Output = ()>) {
+pub fn play(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work);
 }
 
@@ -42,7 +42,7 @@ async fn ready(seed: u64, restart: RestartPolicy) -> (Sim, Arc<Daemon>) {
 }
 
 /// Whether the environment is ready, why not, and its incarnation.
-async fn state(sim: &Sim) -> (ConditionStatus, String, u64) {
+pub async fn state(sim: &Sim) -> (ConditionStatus, String, u64) {
     let env = sim.store.get::<Environment>("env").await.unwrap().unwrap();
     let ready = env.status.conditions.get(condition::READY).unwrap();
     (ready.status, ready.reason.clone(), env.status.incarnation)

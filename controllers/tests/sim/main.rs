@@ -19,6 +19,7 @@ mod scale;
 mod scenario;
 mod second;
 mod slow_store;
+mod spans;
 
 use std::ops::Range;
 

@@ -81,6 +81,7 @@ impl Many {
             flows: Arc::new(FakeFlows),
             epics: Arc::new(FakeEpics { dice: dice.clone(), told }),
             settings: receiver,
+            spans: None,
         };
         Self { dice, store, daemons, lies, fate, world, files, _settings: sender }
     }

@@ -15,6 +15,7 @@ use hmz_api::{AnyResource, Backend, Cpus, Resource, RuntimeRef, Span};
 use hmz_controllers::{CANCEL, Running, SettingsSnapshot, World, start};
 use hmz_drivers::{BoxState, Driver};
 use hmz_store::{Backend as StoreBackend, Memory, Sqlite, Store};
+use hmz_telemetry::Ended;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -80,6 +81,16 @@ impl Sim {
         sim
     }
 
+    /// The same, in which the spans of what is done are heard.
+    pub fn heard(seed: u64) -> (Self, Arc<Mutex<Vec<Ended>>>) {
+        let (mut sim, heard) = (Self::new(seed), Arc::<Mutex<Vec<_>>>::default());
+        let told = Arc::clone(&heard);
+        sim.world.spans = Some(Arc::new(move |span| told.lock().unwrap().push(span)));
+        sim.lies.store(false, Ordering::Relaxed);
+        sim.start();
+        (sim, heard)
+    }
+
     /// What the controllers are given.
     pub fn world(&self) -> &World {
         &self.world
@@ -124,6 +135,7 @@ impl Sim {
             flows: Arc::new(FakeFlows),
             epics: Arc::new(FakeEpics { dice: dice.clone(), told }),
             settings: receiver,
+            spans: None,
         };
         let loud = std::env::var_os("HMZ_SIM_LOG").is_some();
         let told = Vec::new();

@@ -46,6 +46,7 @@ pub fn main(exe: PathBuf) -> ExitCode {
         hmz_telemetry::start(hmz_telemetry::Process { name: "runner", filter: "info", ansi: false, target: true, file: None });
     let trace = TraceContext::below(launch.caller.trace.as_deref());
     let span = hmz_telemetry::span!("run", trace, run = %launch.name, flow = %launch.flow_name);
+    hmz_anchor::log::commands(&trace);
     let (tell, told) = mpsc::unbounded_channel();
     // not a task: the end of the runner does not wait for a read that has no end
     std::thread::spawn(move || listen(&tell));

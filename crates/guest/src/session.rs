@@ -63,6 +63,8 @@ impl From<nix::Error> for SessionError {
 #[derive(Debug)]
 struct Command {
     pid: i32,
+    /// When it was started, where that is measured.
+    began: Option<Instant>,
     /// The socket of the stand-in that waits for its end, when it is told from here.
     standin: Option<OwnedFd>,
     /// Whether it has ended itself.
@@ -88,6 +90,8 @@ struct Session {
     looked: Instant,
     /// What is to be told with the next message.
     unsaid: Vec<FromGuest>,
+    /// Whether it is told how long commands ran.
+    measures: bool,
 }
 
 /// Serves a connection until it ends, then kills all it started; nothing of it is left when this succeeds. `told` hears
@@ -103,7 +107,8 @@ pub(crate) fn serve(stream: UnixStream, told: OwnedFd) -> Result<(), SessionErro
     let (reader, writer) = split(stream)?;
     let me = getpid().as_raw_nonzero().get();
     let (commands, running, looked, unsaid) = (HashMap::new(), HashMap::new(), Instant::now(), Vec::new());
-    let mut session = Session { me, reader, writer, own, wrapper, programs, commands, running, looked, unsaid };
+    let measures = false;
+    let mut session = Session { me, reader, writer, own, wrapper, programs, commands, running, looked, unsaid, measures };
     // how the connection ended makes no difference: a peer that broke it off hears no more
     if let Ok(true) = session.greet(&told) {
         let _ = session.work();
@@ -208,6 +213,7 @@ impl Session {
                     self.look_after(false);
                 }
             }
+            ToGuest::Measure => self.measures = true,
             ToGuest::Ping(n) => {
                 self.unsaid.push(FromGuest::Pong(n));
                 self.say()?;
@@ -229,6 +235,7 @@ impl Session {
         if self.commands.contains_key(&id) {
             return Err(WireError::Protocol("an id that is used twice").into());
         }
+        let began = self.measures.then(Instant::now);
         let started = if self.commands.len() >= MAX_COMMANDS {
             Err(libc::EAGAIN)
         } else {
@@ -244,7 +251,7 @@ impl Session {
                     // a number used again is another session
                     command.sessions.remove(&pid);
                 }
-                let command = Command { pid, standin, ended: false, closing: false, sessions: HashSet::from([pid]) };
+                let command = Command { pid, began, standin, ended: false, closing: false, sessions: HashSet::from([pid]) };
                 self.commands.insert(id, command);
                 self.running.insert(pid, id);
                 self.unsaid.push(FromGuest::Started { id });
@@ -314,9 +321,16 @@ impl Session {
         let alive = if nothing_left { HashSet::new() } else { self.survivors() };
         for (id, status) in ended {
             let alive = alive.contains(&id);
-            let standin = self.commands.get_mut(&id).and_then(|command| command.standin.take());
+            let (standin, took) = match self.commands.get_mut(&id) {
+                Some(command) => (command.standin.take(), command.began.map(|began| began.elapsed())),
+                None => (None, None),
+            };
             // what comes next may be one of the new names, so the peer has to know them first
             let told = !changed && standin.is_some_and(|socket| tell_standin(&socket, status, alive));
+            if let Some(took) = took {
+                let nanos = took.as_nanos().try_into().unwrap_or(u64::MAX);
+                self.unsaid.push(FromGuest::Ran { id, status, nanos });
+            }
             self.unsaid.push(if told { FromGuest::Told { id, alive } } else { FromGuest::Exited { id, status, alive } });
             if !alive {
                 self.commands.remove(&id);

@@ -64,6 +64,7 @@ pub(crate) fn build(
         flows: Arc::new(Flows { home: paths.home.clone() }),
         epics: Arc::new(Epics(paths.clone())),
         settings,
+        spans: hmz_telemetry::collects().then(|| Arc::new(hmz_telemetry::Ended::tell) as _),
     };
     Ok((world, runners, ended))
 }

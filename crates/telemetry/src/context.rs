@@ -25,6 +25,24 @@ impl TraceContext {
         }
     }
 
+    /// The span of that number below this one: who knows the number can say what is below it before it is told.
+    #[must_use]
+    pub fn at_span(&self, number: u64) -> Self {
+        // all zeroes is no id
+        Self { trace: self.trace.clone(), span: format!("{:016x}", number.max(1)), parent: Some(self.span.clone()) }
+    }
+
+    /// A span below this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self { trace: self.trace.clone(), span: span_id(), parent: Some(self.span.clone()) }
+    }
+
+    /// Where a `traceparent` itself is; `None` where it names nothing.
+    pub fn read(traceparent: &str) -> Option<Self> {
+        read(traceparent).map(|(trace, span)| Self { trace: trace.to_owned(), span: span.to_owned(), parent: None })
+    }
+
     /// As [`Self::below`] of what this process was given in `TRACEPARENT`.
     pub fn of_environment() -> Self {
         Self::below(std::env::var(crate::TRACEPARENT).ok().as_deref())

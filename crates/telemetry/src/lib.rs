@@ -6,13 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod ended;
 mod json;
 #[cfg(any(test, feature = "otel"))]
 #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "it is tested without the feature too"))]
 mod otel;
+#[cfg(any(test, feature = "otel"))]
+#[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "it is tested without the feature too"))]
+mod outbox;
 mod visit;
 
 pub use context::TraceContext;
+pub use ended::{Ended, collects};
 /// For whoever makes a span by [`span!`].
 #[doc(hidden)]
 pub use tracing;
@@ -30,6 +35,9 @@ pub const PASSED: [&str; 4] = ["HMZ_LOG", "HMZ_LOG_FORMAT", "OTEL_EXPORTER_OTLP_
 
 /// The variable in which a trace is handed on, as other programs do it.
 pub const TRACEPARENT: &str = "TRACEPARENT";
+
+/// The name of the span of a controller's look at a resource: its lines tell what it is about, and it is told to no collector.
+pub const LOOK: &str = "reconcile";
 
 /// Who logs, and how.
 #[derive(Debug)]
@@ -51,7 +59,7 @@ pub struct Process<'a> {
 #[must_use]
 pub struct Guard {
     #[cfg(feature = "otel")]
-    _sender: Option<otel::Sender>,
+    _sender: Option<outbox::Sender>,
 }
 
 /// Begins to log. What a process said before is lost; one that logs already goes on as it does.

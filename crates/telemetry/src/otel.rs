@@ -1,27 +1,20 @@
-//! Spans on their way to a collector: OTLP over HTTP, as JSON. A span is sent when it has ended and is of a trace, by a thread that
-//! is there once there is one to send. A collector that does not answer costs spans and nothing else.
+//! The spans of this process, told to a collector when they have ended and are of a trace.
 
 use crate::context::span_id;
+use crate::outbox::{Collector, Outbox, Sender, attribute, nanos};
 use crate::visit::Fields;
 use hmz_api::clock::{Clock as _, SystemClock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::{FilterFn, Filtered};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long spans are gathered, how many at most, and how long a collector may take.
-const GATHERED: Duration = Duration::from_secs(1);
-const MOST: usize = 512;
-const ANSWER: Duration = Duration::from_secs(5);
+/// Where the spans of this process go, when a collector is named.
+pub(crate) static OUTBOX: OnceLock<Arc<Outbox>> = OnceLock::new();
 
 /// A span that has begun.
 struct Begun {
@@ -32,48 +25,6 @@ struct Begun {
 
 /// Takes note of spans.
 pub(crate) struct Spans(Arc<Outbox>);
-
-/// Where spans go.
-struct Outbox {
-    collector: Collector,
-    process: &'static str,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    tell: Option<mpsc::Sender<Value>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Waits until all was sent when it is dropped.
-pub(crate) struct Sender(Arc<Outbox>);
-
-impl std::fmt::Debug for Sender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sender")
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tell = None;
-        let thread = state.thread.take();
-        drop(state);
-        if let Some(thread) = thread {
-            // it has nothing to say
-            let _ = thread.join();
-        }
-    }
-}
-
-/// A collector's address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Collector {
-    host: String,
-    path: String,
-}
 
 type OfInterest<S> = Filtered<Spans, FilterFn, S>;
 
@@ -90,99 +41,14 @@ pub(crate) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(process: &'static st
         eprintln!("hmz: no traces are sent: {url} is no http:// address");
         return (None, None);
     };
-    let outbox = Arc::new(Outbox { collector, process, state: Mutex::default() });
-    let of_interest = FilterFn::new((|metadata| *metadata.level() <= Level::INFO) as fn(&tracing::Metadata<'_>) -> bool);
+    let outbox = Arc::clone(OUTBOX.get_or_init(|| Outbox::new(collector, process)));
+    let of_interest = FilterFn::new(is_of_interest as fn(&tracing::Metadata<'_>) -> bool);
     (Some(Spans(Arc::clone(&outbox)).with_filter(of_interest)), Some(Sender(outbox)))
 }
 
-impl Collector {
-    fn read(url: &str) -> Option<Self> {
-        let (host, path) = url.strip_prefix("http://")?.split_once('/')?;
-        let host = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
-            host.into()
-        } else {
-            format!("{host}:80")
-        };
-        Some(Self { host, path: format!("/{path}") })
-    }
-
-    fn send(&self, body: &str) -> std::io::Result<()> {
-        let address = self.host.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
-        let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        stream.set_write_timeout(Some(ANSWER))?;
-        let Self { host, path } = self;
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body.as_bytes())?;
-        // that it was taken; what is said of it changes nothing
-        stream.read(&mut [0; 64]).map(drop)
-    }
-}
-
-impl Outbox {
-    fn put(self: &Arc<Self>, span: Value) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.tell.is_none() {
-            let (tell, told) = mpsc::channel();
-            let this = Arc::clone(self);
-            // without a thread nothing is sent
-            let Ok(thread) = std::thread::Builder::new().name("spans".into()).spawn(move || this.work(&told)) else { return };
-            (state.tell, state.thread) = (Some(tell), Some(thread));
-        }
-        if let Some(tell) = &state.tell {
-            let _ = tell.send(span);
-        }
-    }
-
-    fn work(&self, told: &Receiver<Value>) {
-        while let Ok(first) = told.recv() {
-            let mut spans = vec![first];
-            let ended = loop {
-                match told.recv_timeout(GATHERED) {
-                    Ok(span) => spans.push(span),
-                    Err(RecvTimeoutError::Timeout) => break false,
-                    Err(RecvTimeoutError::Disconnected) => break true,
-                }
-                if spans.len() >= MOST {
-                    break false;
-                }
-            };
-            let _ = self.collector.send(&self.body(&spans).to_string());
-            if ended {
-                return;
-            }
-        }
-    }
-
-    fn body(&self, spans: &[Value]) -> Value {
-        let resource = json!([
-            attribute("service.name", &"hmz".into()),
-            attribute("service.version", &env!("CARGO_PKG_VERSION").into()),
-            attribute("hmz.process", &self.process.into()),
-            attribute("process.pid", &std::process::id().into()),
-        ]);
-        json!({"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [{"scope": {"name": "hmz"}, "spans": spans}]}]})
-    }
-}
-
-fn attribute(name: &str, value: &Value) -> Value {
-    let value = match value {
-        Value::Bool(b) => json!({"boolValue": b}),
-        // whole numbers are texts in OTLP's JSON
-        Value::Number(n) if n.is_f64() => json!({"doubleValue": n}),
-        Value::Number(n) => json!({"intValue": n.to_string()}),
-        Value::String(text) => json!({"stringValue": text}),
-        other => json!({"stringValue": other.to_string()}),
-    };
-    json!({"key": name, "value": value})
-}
-
-fn nanos(at: Timestamp) -> String {
-    at.as_nanosecond().to_string()
+/// Not what is there for the sake of log lines: a look of a controller mostly finds nothing to do.
+fn is_of_interest(metadata: &tracing::Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO && metadata.name() != crate::LOOK
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
@@ -215,7 +81,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
         let Some(trace) = trace else { return };
         let attributes = begun.fields.0.iter().filter(|(name, _)| !matches!(name.as_str(), "trace_id" | "span_id" | "parent_id"));
         let attributes: Vec<Value> = attributes.map(|(name, value)| attribute(name, value)).collect();
-        self.0.put(json!({
+        let span = json!({
             "traceId": trace,
             "spanId": begun.id,
             "parentSpanId": parent.unwrap_or_default(),
@@ -224,13 +90,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             "startTimeUnixNano": nanos(begun.at),
             "endTimeUnixNano": nanos(SystemClock.now()),
             "attributes": attributes,
-        }));
+        });
+        self.0.put(None, span);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -238,11 +106,16 @@ mod tests {
     fn a_collector_is_told_of_spans_of_a_trace_and_of_no_others() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
-        let outbox = Arc::new(Outbox { collector: Collector::read(&url).unwrap(), process: "runner", state: Mutex::default() });
+        let outbox = Outbox::new(Collector::read(&url).unwrap(), "runner");
         let context = crate::TraceContext::below(Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
         let sender = Sender(Arc::clone(&outbox));
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(Spans(outbox)), || {
+        let before: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let past = crate::Ended::new("command", context.at_span(7), before, before + jiff::SignedDuration::from_millis(2));
+        past.of("guest").with("exit_status", 3).failed("no").put(&outbox);
+        let layer = Spans(outbox).with_filter(FilterFn::new(is_of_interest as fn(&tracing::Metadata<'_>) -> bool));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             drop(tracing::info_span!("of no trace"));
+            drop(crate::span!("reconcile", context));
             let outer = crate::span!("run", context, run = "r");
             let _outer = outer.enter();
             drop(tracing::info_span!("turn", n = 2));
@@ -268,10 +141,22 @@ mod tests {
         drop(sender);
         let (line, body) = told.join().unwrap();
         assert_eq!(line, "POST /v1/traces HTTP/1.1");
-        let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+        let of_process = |at: usize, name: &str| {
+            let resource = &body["resourceSpans"][at];
+            let says = resource["resource"]["attributes"].as_array().unwrap();
+            assert!(says.contains(&attribute("hmz.process", &name.into())), "{resource}");
+            resource["scopeSpans"][0]["spans"].as_array().unwrap()
+        };
+        let spans = of_process(1, "runner");
         let told: Vec<_> = spans.iter().map(|s| (s["name"].as_str().unwrap(), s["parentSpanId"].as_str().unwrap())).collect();
         assert_eq!(told, [("turn", context.span_id()), ("run", "00f067aa0ba902b7")]);
-        assert!(spans.iter().all(|s| s["traceId"] == context.trace_id()), "{body}");
         assert_eq!(spans[0]["attributes"], json!([{"key": "n", "value": {"intValue": "2"}}]));
+        let past = of_process(0, "guest");
+        assert!(spans.iter().chain(past).all(|s| s["traceId"] == context.trace_id()), "{body}");
+        let took = |name: &str| past[0][name].as_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!(took("endTimeUnixNano") - took("startTimeUnixNano"), 2_000_000);
+        assert_eq!((&past[0]["parentSpanId"], &past[0]["spanId"]), (&json!(context.span_id()), &json!("0000000000000007")));
+        assert_eq!(past[0]["attributes"], json!([{"key": "exit_status", "value": {"intValue": "3"}}]));
+        assert_eq!((past.len(), &past[0]["status"]), (1, &json!({"code": 2, "message": "no"})));
     }
 }

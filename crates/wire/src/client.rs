@@ -5,6 +5,7 @@
 
 use crate::awaited;
 use crate::channel::{Ask, Channel, Source};
+use crate::ran::{self, Asked};
 use crate::{Fence, FromGuest, MAX_FDS, Reader, Spawn, Status, ToGuest, VERSION, Welcome, WireError, Writer, peer_of, split};
 use hmz_api::journal::Outcome;
 use hmz_api::link::{Link, LinkKey};
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 /// How long a guest may take to answer a `Hello`, and to take a frame. What listens may be an impostor, or stopped.
@@ -110,6 +111,8 @@ type Hear = Box<dyn FnMut(CommandEvent) + Send>;
 struct Listener {
     stage: Stage,
     hear: Hear,
+    /// Until it is told how long it ran.
+    asked: Option<Asked>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -156,6 +159,11 @@ impl Shared {
         Self { commands: Mutex::new(Some(HashMap::new())), ..Self::default() }
     }
 
+    /// What is known of a command whose guest says how long it ran; once.
+    pub(crate) fn measured(&self, id: u64) -> Option<Asked> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.get_mut(&id)?.asked.take()
+    }
+
     pub(crate) fn set_programs(&self, names: Vec<String>) {
         *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }
@@ -182,6 +190,8 @@ struct Inner {
     shared: Arc<Shared>,
     welcome: Welcome,
     next: AtomicU64,
+    /// Whether the guest was asked to measure.
+    measures: Once,
 }
 
 impl Drop for Inner {
@@ -198,6 +208,7 @@ impl Route {
                 ToGuest::Signal { id, signal } if signal == SIGWINCH && channel.resize(id)? => Ok(()),
                 ToGuest::Signal { id, signal } => channel.ask(&Ask::Signal { id, signal }),
                 ToGuest::Close { id } => channel.ask(&Ask::Close { id }),
+                ToGuest::Measure => channel.ask(&Ask::Measure),
                 // said by the channel itself
                 ToGuest::Hello { .. } | ToGuest::Spawn(_) | ToGuest::SpawnFor(_) | ToGuest::Ping(_) | ToGuest::OpenTerminal => {
                     Ok(())
@@ -254,7 +265,7 @@ impl Client {
         let shared = Arc::new(Shared::new());
         let (channel, welcome) = Channel::begin(source, way, owner, fence, Arc::clone(&shared))?;
         check(&welcome)?;
-        Ok(Self { inner: Arc::new(Inner { route: Route::Channel(channel), shared, welcome, next: AtomicU64::new(1) }) })
+        Ok(Self::of(Route::Channel(channel), shared, welcome))
     }
 
     /// Connects to the guest at `socket`, whose pid 1 is `pid` as this process sees it.
@@ -286,7 +297,12 @@ impl Client {
         shared.set_programs(welcome.programs.clone());
         let heard = Arc::clone(&shared);
         std::thread::Builder::new().name("box".into()).spawn(move || hear(reader, &heard))?;
-        Ok(Self { inner: Arc::new(Inner { route: Route::Direct(writer), shared, welcome, next: AtomicU64::new(1) }) })
+        Ok(Self::of(Route::Direct(writer), shared, welcome))
+    }
+
+    fn of(route: Route, shared: Arc<Shared>, welcome: Welcome) -> Self {
+        let (next, measures) = (AtomicU64::new(1), Once::new());
+        Self { inner: Arc::new(Inner { route, shared, welcome, next, measures }) }
     }
 
     /// What the guest said of itself.
@@ -354,9 +370,14 @@ impl Client {
     ) -> Result<u64, ClientError> {
         let id = self.inner.next.fetch_add(1, Ordering::Relaxed);
         spawn.id = id;
+        let asked = Asked::of(&spawn.program);
+        if asked.is_some() {
+            // a guest that is gone is told of by what comes next
+            self.inner.measures.call_once(|| drop(self.inner.route.send(ToGuest::Measure)));
+        }
         let stage = if socket.is_some() { Stage::AskedFor } else { Stage::Asked };
         match &mut *self.inner.shared.commands.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(commands) => commands.insert(id, Listener { stage, hear }),
+            Some(commands) => commands.insert(id, Listener { stage, hear, asked }),
             None => return Err(ClientError::Gone),
         };
         let sent = match (&self.inner.route, socket) {
@@ -516,6 +537,10 @@ fn hear(mut reader: Reader, shared: &Shared) {
                 continue;
             }
             FromGuest::Pong(_) => continue,
+            FromGuest::Ran { id, status, nanos } => {
+                ran::tell(shared, id, status, nanos);
+                continue;
+            }
             FromGuest::Terminal | FromGuest::NoTerminal(_) => {
                 let waiting = shared.terminals.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let mut fds = fds.into_iter();

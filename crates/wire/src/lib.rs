@@ -11,6 +11,7 @@ mod client;
 mod connection;
 mod message;
 mod peer;
+mod ran;
 
 pub use awaited::located;
 pub use channel::handshake::box_key;
@@ -19,6 +20,7 @@ pub use client::{Client, ClientError, Command, CommandEvent};
 pub use connection::{Reader, WireError, Writer, split};
 pub use message::{Bytes, Fence, FromGuest, Spawn, Status, ToGuest, VERSION, Welcome};
 pub use peer::{Peer, peer_of};
+pub use ran::{Ran, observe};
 
 /// Largest frame, in bytes: argv and environment are bounded by the kernel at 6 MiB (ARG_MAX with an 8 MiB stack is 2 MiB).
 pub const MAX_FRAME: usize = 8 << 20;

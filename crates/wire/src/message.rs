@@ -50,6 +50,9 @@ pub enum ToGuest {
     Ping(u64),
     /// Make a terminal in the box; the answers come in the order of the asking.
     OpenTerminal,
+    /// Tell of each command from now on how long it ran ([`FromGuest::Ran`]). An older guest ends the connection: it is said only
+    /// where somebody hears it.
+    Measure,
 }
 
 /// A command to start. It leads a session of its own.
@@ -157,4 +160,13 @@ pub enum FromGuest {
     Terminal,
     /// None could be made, for this errno.
     NoTerminal(i32),
+    /// A command has ended, which is told next: how long it ran. Said where [`ToGuest::Measure`] was.
+    Ran {
+        /// Which.
+        id: u64,
+        /// How.
+        status: Status,
+        /// Nanoseconds from its start to its end.
+        nanos: u64,
+    },
 }

@@ -40,6 +40,7 @@ pub(super) fn of(world: &World, store: Store, callers: Arc<Callers>, log: &Log, 
         flows: world.flows.clone(),
         epics: Arc::new(NoEpics),
         settings: world.settings.clone(),
+        spans: None,
     }
 }
 

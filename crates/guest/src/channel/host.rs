@@ -301,6 +301,7 @@ impl Host {
                 }
             }
             Ask::Bye => self.over = true,
+            Ask::Measure => self.mouth.send(&ToGuest::Measure, &[])?,
         }
         Ok(())
     }
@@ -347,6 +348,7 @@ impl Host {
             }
             FromGuest::Empty { id } => Tell::Empty { id },
             FromGuest::Programs(names) => Tell::Programs(names),
+            FromGuest::Ran { id, status, nanos } => Tell::Ran { id, status, nanos },
             // never asked for
             FromGuest::Told { .. } | FromGuest::Pong(_) | FromGuest::Terminal | FromGuest::NoTerminal(_) => return Ok(()),
         };

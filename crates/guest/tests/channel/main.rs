@@ -9,5 +9,6 @@ mod cuts;
 #[path = "../container/harness.rs"]
 #[allow(dead_code, reason = "shared with the tests of the direct mode")]
 mod harness;
+mod ran;
 mod trust;
 mod world;

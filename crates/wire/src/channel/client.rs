@@ -10,7 +10,7 @@ use super::mux::{Event, Mux};
 use super::pump::{self, Here};
 use super::{Ask, ChannelError, Size, Tell, decode, encode};
 use crate::client::{Shared, lose, names_only, tell};
-use crate::{ClientError, CommandEvent, Fence, Spawn, Welcome, WireError};
+use crate::{ClientError, CommandEvent, Fence, Spawn, Welcome, WireError, ran};
 use hmz_api::link::{Dial, LinkKey};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
@@ -487,6 +487,7 @@ impl Channel {
                 self.news.notify_all();
             }
             Tell::Programs(names) => self.shared.set_programs(names_only(names)),
+            Tell::Ran { id, status, nanos } => ran::tell(&self.shared, id, status, nanos),
             Tell::Started { id } => inner.due.push_back((id, CommandEvent::Started)),
             Tell::SpawnFailed { id, errno } => {
                 inner.terminals.remove(&id);

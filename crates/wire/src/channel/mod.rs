@@ -91,6 +91,8 @@ pub enum Ask {
     },
     /// The session is over: kill what it started. The stream ends when nothing is left of it.
     Bye,
+    /// As [`crate::ToGuest::Measure`].
+    Measure,
 }
 
 /// From the guest.
@@ -130,6 +132,15 @@ pub enum Tell {
     },
     /// The programs on the box's PATH changed.
     Programs(Vec<String>),
+    /// As [`crate::FromGuest::Ran`].
+    Ran {
+        /// Which command.
+        id: u64,
+        /// How it ended.
+        status: Status,
+        /// Nanoseconds from its start to its end.
+        nanos: u64,
+    },
 }
 
 /// The streams of a command, by index.
