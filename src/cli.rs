@@ -7,7 +7,7 @@ mod observe;
 mod runtime;
 
 pub use controller::Controller;
-pub use declare::{AppliedOutput, Apply, Diff, Summary, What};
+pub use declare::{AppliedOutput, Apply, Diff, Files, Summary, What};
 pub use find::{Form, Get, Mark, Which};
 pub use observe::{Debug, DebugAction, Of, Top, TopOrder, TopOutput};
 pub use runtime::{
@@ -242,6 +242,7 @@ pub struct Named {
 
 /// `delete`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("files").arg("filename").conflicts_with_all(["what", "all", "selector", "field_selector"]))]
 pub struct Delete {
     /// A kind, or kind/name
     #[arg(required_unless_present = "filename", add = ArgValueCompleter::new(complete::kind_or_name))]
@@ -249,9 +250,9 @@ pub struct Delete {
     /// Names within the kind
     #[arg(add = ArgValueCompleter::new(complete::name))]
     pub names: Vec<String>,
-    /// Remove what these manifests declare
-    #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["what", "all", "selector", "field_selector"])]
-    pub filename: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub files: Files,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub which: Which,
@@ -299,6 +300,7 @@ pub enum FoldHow {
 /// `wait`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true).args(["what", "filename"]))]
+#[command(group = clap::ArgGroup::new("files").arg("filename").conflicts_with_all(["what", "all", "selector", "field_selector"]))]
 pub struct Wait {
     /// condition=NAME[=true|false|unknown], jsonpath={PATH}[=VALUE], or delete
     #[arg(long = "for", value_name = "WISH", add = ArgValueCompleter::new(complete::until))]
@@ -309,9 +311,9 @@ pub struct Wait {
     /// Names within the kind, or more kind/name
     #[arg(add = ArgValueCompleter::new(complete::name))]
     pub names: Vec<String>,
-    /// What these manifests declare
-    #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["what", "all", "selector", "field_selector"])]
-    pub filename: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub files: Files,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub which: Which,

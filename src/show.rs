@@ -1,6 +1,6 @@
 //! The terminal's edge: what verbs print, where it goes, and what the output crate of pure functions is told of the terminal.
 
-use crate::cli::{FoldHow, Form, Output};
+use crate::cli::{Files, FoldHow, Form, Output};
 use crate::client::Listing;
 use crate::edge;
 use crate::output::progress::Progress as Line;
@@ -90,11 +90,11 @@ pub fn note(verb: &str, text: &str) {
 ///
 /// # Errors
 /// A usage error with each fault.
-pub fn manifests(paths: &[PathBuf]) -> Result<Vec<AnyResource>, Error> {
-    if paths.is_empty() {
+pub fn manifests(files: &Files) -> Result<Vec<AnyResource>, Error> {
+    if files.filename.is_empty() {
         return Ok(Vec::new());
     }
-    hmz_manifest::read_paths(paths, &mut std::io::stdin().lock(), &context()?)
+    hmz_manifest::read_paths(&files.filename, files.depth(), &mut std::io::stdin().lock(), &context()?)
 }
 
 /// What paths in manifests from standard input, and `-f` itself, begin at.
@@ -111,9 +111,9 @@ pub fn context() -> Result<Context, Error> {
 ///
 /// # Errors
 /// A usage error with each fault.
-pub fn declared(paths: &[PathBuf], may_be_empty: bool) -> Result<Vec<Declared>, Error> {
+pub fn declared(files: &Files, may_be_empty: bool) -> Result<Vec<Declared>, Error> {
     let context = context()?;
-    hmz_manifest::read_paths_declared(paths, &mut std::io::stdin().lock(), &context, may_be_empty)
+    hmz_manifest::read_paths_declared(&files.filename, files.depth(), &mut std::io::stdin().lock(), &context, may_be_empty)
 }
 
 /// What would be another than it is, and what would be started and ended.

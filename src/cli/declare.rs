@@ -5,14 +5,35 @@ use crate::complete;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use hmz_api::Span;
+use hmz_manifest::Depth;
 use std::path::PathBuf;
+
+/// Manifests by their files.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Files {
+    /// A manifest, a directory of manifests, or - for standard input; may be said again
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// Read the directories below a directory of manifests as well, but for those that begin with a dot
+    #[arg(short = 'R', long, requires = "filename")]
+    pub recursive: bool,
+}
+
+impl Files {
+    /// How much of a directory is read.
+    pub fn depth(&self) -> Depth {
+        if self.recursive { Depth::Whole } else { Depth::Alone }
+    }
+}
 
 /// What is applied, and how.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("files").arg("filename").required(true))]
 pub struct What {
-    /// A manifest, a directory of manifests, or - for standard input
-    #[arg(short, long = "filename", required = true, value_name = "FILE")]
-    pub filename: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub files: Files,
     /// Make each what its manifest says in all, also where somebody else set something; end a run that has started and begin
     /// it anew when it is to do something else
     #[arg(long)]

@@ -135,7 +135,7 @@ pub(super) async fn plan(client: &Client, verb: &str, what: &cli::What, json: bo
 
 /// The request that a command line means.
 fn request(what: &cli::What) -> Result<ApplyRequest, Error> {
-    let declared = show::declared(&what.filename, what.prune)?;
+    let declared = show::declared(&what.files, what.prune)?;
     let (resources, written) = declared.into_iter().map(|one| (one.resource, one.written)).unzip();
     Ok(ApplyRequest {
         resources,

@@ -47,8 +47,8 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
             }
         }
     }
-    let from_files = !args.filename.is_empty();
-    for resource in show::manifests(&args.filename)?.iter().rev() {
+    let from_files = !args.files.filename.is_empty();
+    for resource in show::manifests(&args.files)?.iter().rev() {
         wanted.push((resource.kind(), resource.metadata().name.clone()));
     }
     let mut worst = 0;

@@ -103,7 +103,7 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
 /// Which are meant: those that are named, each once, or those there are now.
 async fn wanted(client: &Client, args: &cli::Wait) -> Result<Vec<(&'static str, String)>, Error> {
     let mut wanted = Vec::new();
-    for resource in show::manifests(&args.filename)? {
+    for resource in show::manifests(&args.files)? {
         let metadata = resource.metadata();
         if metadata.name.is_empty() {
             let prefix = metadata.generate_name.clone().unwrap_or_default();

@@ -56,3 +56,19 @@ fn a_set_owns_its_members_and_no_other_ones() {
     let _ = place.hmz("apply -f gen.yaml --set two --prune").expect_code(2).says("a set that is pruned needs names");
     drop(place.hmz("delete envs c own").ok());
 }
+
+#[test]
+fn a_tree_of_folders_is_one_set_where_it_is_read_whole() {
+    let place = Place::make();
+    place.environment("all/team/a.yaml", "a", "");
+    place.environment("all/b.yaml", "b", "");
+    drop(place.hmz("apply -f all -R --set all --prune").ok());
+    assert_eq!(place.environments(), "env/a env/b");
+    // what lies below is no member where it is not read
+    let told = place.hmz("diff -f all --set all --prune").expect_code(1).out();
+    assert!(told.starts_with("env/a would be deleted\n"), "{told}");
+    assert_eq!(place.hmz("diff --recursive -f all --set all --prune").ok().out(), "");
+    let _ = place.hmz("wait --for=condition=Ready -R -f all --timeout 2m").ok();
+    assert_eq!(place.hmz("delete -f all -R").ok().out().lines().count(), 2);
+    assert_eq!(place.environments(), "");
+}

@@ -30,7 +30,7 @@ mod written;
 pub use document::{Declared, read, read_declared};
 pub use emit::{to_yaml, to_yaml_all, value_to_yaml};
 pub use folder::watch_folders;
-pub use paths::{manifests_of, read_manifest, read_paths, read_paths_declared};
+pub use paths::{Depth, manifests_of, read_manifest, read_paths, read_paths_declared};
 pub use place::Context;
 pub use report::{Report, into_error, without_snippets};
 pub use suggest::nearest;

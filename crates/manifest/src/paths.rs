@@ -8,14 +8,23 @@ use hmz_api::{AnyResource, Error};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// How much of a directory is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Its own files.
+    Alone,
+    /// Those of the directories below it too, without such as begin with a dot, and without links to directories.
+    Whole,
+}
+
 /// Reads everything `-f` named, in order: a file by its path, a directory by its `*.yaml`, `*.yml` and `*.json` files
-/// sorted by name (not recursive), `-` by `stdin`. A relative path in a manifest begins in the manifest's folder, and in
+/// sorted by path, `-` by `stdin`. A relative path in a manifest begins in the manifest's folder, and in
 /// the context's base for standard input; a relative path in `paths` begins in the context's base too.
 ///
 /// # Errors
 /// A usage error with every fault of every file, or that a path cannot be read, or that there is no manifest.
-pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
-    let declared = read_paths_declared(paths, stdin, context, false)?;
+pub fn read_paths(paths: &[PathBuf], depth: Depth, stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
+    let declared = read_paths_declared(paths, depth, stdin, context, false)?;
     Ok(declared.into_iter().map(|one| one.resource).collect())
 }
 
@@ -25,6 +34,7 @@ pub fn read_paths(paths: &[PathBuf], stdin: &mut dyn Read, context: &Context) ->
 /// As there.
 pub fn read_paths_declared(
     paths: &[PathBuf],
+    depth: Depth,
     stdin: &mut dyn Read,
     context: &Context,
     may_be_empty: bool,
@@ -44,7 +54,7 @@ pub fn read_paths_declared(
         }
         let full = context.base.join(path);
         let metadata = std::fs::metadata(&full).map_err(|e| unreadable(path, e))?;
-        let files = if metadata.is_dir() { manifests(path, &full, may_be_empty)? } else { vec![(path.clone(), full)] };
+        let files = if metadata.is_dir() { manifests(path, &full, depth, may_be_empty)? } else { vec![(path.clone(), full)] };
         for (shown, full) in files {
             let shown = shown.to_string_lossy();
             let file = std::fs::File::open(&full).map_err(|e| unreadable(Path::new(&*shown), e))?;
@@ -74,7 +84,7 @@ fn unreadable(path: &Path, e: std::io::Error) -> Error {
 /// # Errors
 /// It cannot be read, or there are none and it may not be so.
 pub fn manifests_of(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
-    manifests(shown, full, true)
+    manifests(shown, full, Depth::Alone, true)
 }
 
 /// The text of a manifest.
@@ -86,18 +96,26 @@ pub fn read_manifest(full: &Path, shown: &str) -> Result<String, Report> {
     bounded(std::fs::File::open(full).map_err(failed)?, shown)
 }
 
-fn manifests(shown: &Path, full: &Path, may_be_empty: bool) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
-    let entries = std::fs::read_dir(full).map_err(|e| unreadable(shown, e))?;
+fn manifests(shown: &Path, full: &Path, depth: Depth, may_be_empty: bool) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
     let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|e| unreadable(shown, e))?.path();
-        let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
-        if is_manifest && path.is_file() {
-            files.push((shown.join(path.file_name().unwrap_or_default()), path));
+    let mut folders = vec![(shown.to_owned(), full.to_owned())];
+    while let Some((shown, full)) = folders.pop() {
+        for entry in std::fs::read_dir(&full).map_err(|e| unreadable(&shown, e))? {
+            let entry = entry.map_err(|e| unreadable(&shown, e))?;
+            let (name, path) = (entry.file_name(), entry.path());
+            let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+            // what is a directory by itself: a link may lead back up
+            let is_folder = depth == Depth::Whole && entry.file_type().map_err(|e| unreadable(&shown, e))?.is_dir();
+            if is_folder && !name.as_encoded_bytes().starts_with(b".") {
+                folders.push((shown.join(name), path));
+            } else if is_manifest && path.is_file() {
+                files.push((shown.join(name), path));
+            }
         }
     }
     if files.is_empty() && !may_be_empty {
-        return Err(Error::usage(format!("{}: no *.yaml, *.yml or *.json in this directory", shown.display())));
+        let below = if depth == Depth::Whole { " or below it" } else { "" };
+        return Err(Error::usage(format!("{}: no *.yaml, *.yml or *.json in this directory{below}", shown.display())));
     }
     files.sort();
     Ok(files)

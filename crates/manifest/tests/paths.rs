@@ -1,7 +1,7 @@
 //! What `-f` takes, on real files.
 #![cfg(test)]
 
-use hmz_manifest::{Context, read_paths};
+use hmz_manifest::{Context, Depth, read_paths};
 use std::io::empty;
 use std::path::PathBuf;
 
@@ -10,8 +10,12 @@ fn env(name: &str, workdir: &str) -> String {
 }
 
 fn names(paths: &[&str], stdin: &str, base: &std::path::Path) -> Result<Vec<(String, Option<String>)>, String> {
+    names_in(Depth::Alone, paths, stdin, base)
+}
+
+fn names_in(depth: Depth, paths: &[&str], stdin: &str, base: &std::path::Path) -> Result<Vec<(String, Option<String>)>, String> {
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-    let found = read_paths(&paths, &mut stdin.as_bytes(), &Context::new(base, None)).map_err(|e| {
+    let found = read_paths(&paths, depth, &mut stdin.as_bytes(), &Context::new(base, None)).map_err(|e| {
         assert_eq!(e.exit_code(), 2);
         e.message
     })?;
@@ -45,6 +49,26 @@ fn files_directories_and_standard_input() {
 }
 
 #[test]
+fn folders_below_are_read_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    std::fs::create_dir_all(base.join("d/below/more")).unwrap();
+    std::fs::create_dir_all(base.join("d/.git")).unwrap();
+    for (file, name) in [("d/z.yaml", "z"), ("d/below/b.yaml", "b"), ("d/below/more/m.yml", "m"), ("d/.git/g.yaml", "g")] {
+        std::fs::write(base.join(file), env(name, "./w")).unwrap();
+    }
+    std::os::unix::fs::symlink(base.join("d"), base.join("d/below/up")).unwrap();
+    std::os::unix::fs::symlink("below/b.yaml", base.join("d/link.yaml")).unwrap();
+    let at = |path: &str| Some(base.join(path).to_str().unwrap().to_owned());
+    let found = names_in(Depth::Whole, &["d"], "", &base).unwrap();
+    let expected = [("b", at("d/below/w")), ("m", at("d/below/more/w")), ("b", at("d/w")), ("z", at("d/w"))];
+    assert_eq!(found, expected.map(|(name, workdir)| (name.to_owned(), workdir)));
+    std::fs::create_dir_all(base.join("none/at/all")).unwrap();
+    let none = names_in(Depth::Whole, &["none"], "", &base).unwrap_err();
+    assert_eq!(none, "none: no *.yaml, *.yml or *.json in this directory or below it");
+}
+
+#[test]
 fn what_cannot_be_read_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("none")).unwrap();
@@ -60,5 +84,5 @@ fn what_cannot_be_read_is_said() {
     assert_eq!(said(&["-", "-"]), "-f - is given twice");
     let both = said(&["one.yaml", "two.yaml"]);
     assert!(both.contains("one.yaml:1:7: 'Rn' is not a kind") && both.contains("two.yaml:1:7: 'Flw' is not a kind"), "{both}");
-    assert!(read_paths(&[], &mut empty(), &Context::new("/", None)).is_err());
+    assert!(read_paths(&[], Depth::Alone, &mut empty(), &Context::new("/", None)).is_err());
 }
