@@ -105,6 +105,17 @@ pub(crate) async fn is_used(store: &Store, name: &str) -> Result<bool, Reconcile
     Ok(!users(store, name).await?.is_empty())
 }
 
+/// Lets one that is to go go, if nothing needs it any more. Whether it went.
+pub(crate) async fn release(store: &Store, mut runtime: Resource<Runtime>) -> Result<bool, ReconcileError> {
+    let held = runtime.metadata.is_deleting() && runtime.metadata.finalizers.iter().any(|f| f == FINALIZER);
+    if !held || is_used(store, runtime.name()).await? {
+        return Ok(false);
+    }
+    runtime.metadata.finalizers.retain(|f| f != FINALIZER);
+    store.update(runtime).await?;
+    Ok(true)
+}
+
 /// What still needs a runtime of that name, as a person names it: `env/box`, `run/fix`.
 pub(crate) async fn users(store: &Store, name: &str) -> Result<Vec<String>, ReconcileError> {
     let (mut environments, mut runs) = (Vec::new(), Vec::new());
@@ -147,9 +158,7 @@ impl Reconciler for Runtimes {
         };
         let held = runtime.metadata.finalizers.iter().any(|f| f == FINALIZER);
         if runtime.metadata.is_deleting() {
-            if held && !is_used(&world.store, key).await? {
-                runtime.metadata.finalizers.retain(|f| f != FINALIZER);
-                world.store.update(runtime).await?;
+            if release(&world.store, runtime.clone()).await? {
                 return Ok(Action::gone());
             }
         } else if !held {

@@ -4,7 +4,7 @@ use super::clean::one_line;
 use super::table::kind_word;
 use hmz_api::AnyResource;
 use hmz_api::kinds::annotation;
-use hmz_api::rest::{Applied, Planned};
+use hmz_api::rest::{Applied, Effect, Planned};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -32,6 +32,14 @@ pub fn render(planned: &[Planned]) -> String {
         }
         for effect in &one.effects {
             out.push_str(&format!("    {}\n", one_line(&effect.words())));
+        }
+        for other in &one.others {
+            let who = format!("{}/{}", kind_word(&other.kind), one_line(&other.name));
+            for effect in &other.effects {
+                // what cannot be told is a sentence of its own
+                let colon = if matches!(effect, Effect::Unsure { .. }) { ":" } else { "" };
+                out.push_str(&format!("    {who}{colon} {}\n", one_line(&effect.words())));
+            }
         }
     }
     out
@@ -105,7 +113,7 @@ mod tests {
     use super::*;
     use hmz_api::Error;
     use hmz_api::kinds::Share;
-    use hmz_api::rest::Effect;
+    use hmz_api::rest::Affected;
     use serde_json::json;
 
     fn env(spec: Value, labels: Value) -> Option<AnyResource> {
@@ -115,7 +123,7 @@ mod tests {
     }
 
     fn planned(name: &str, outcome: Result<Applied, Error>, effects: Vec<Effect>) -> Planned {
-        Planned { kind: "Environment".into(), name: name.into(), outcome, before: None, after: None, effects }
+        Planned { kind: "Environment".into(), name: name.into(), outcome, before: None, after: None, effects, others: Vec::new() }
     }
 
     #[test]
@@ -140,9 +148,11 @@ mod tests {
         };
         let created = Planned {
             after: new,
-            ..planned("new", Ok(Applied::Created), vec![start, Effect::Wait { why: "docker@a is full".into() }])
+            ..planned("new", Ok(Applied::Created), vec![start.clone(), Effect::Wait { why: "docker@a is full".into() }])
         };
-        let pruned = Planned { before: old, ..planned("old", Ok(Applied::Pruned), vec![remove]) };
+        let unsure = Effect::Unsure { why: "who asks first has it".into() };
+        let waiting = Affected { kind: "Environment".into(), name: "next".into(), effects: vec![start.clone(), unsure] };
+        let pruned = Planned { before: old, others: vec![waiting], ..planned("old", Ok(Applied::Pruned), vec![remove]) };
         let all = [
             changed,
             created,

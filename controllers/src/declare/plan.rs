@@ -1,12 +1,12 @@
 //! What an apply would do: the apply itself, on a copy of the store and with a rehearsal of what follows.
 
 use super::apply::{Applier, apply, shown};
-use super::rehearsal::Rehearsal;
+use super::rehearsal::{Key, Rehearsal};
 use crate::world::World;
 use async_trait::async_trait;
 use hmz_api::kinds::condition;
 use hmz_api::launch::CallerContext;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Effect, Planned};
+use hmz_api::rest::{Affected, Applied, ApplyRequest, ApplyResult, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{AnyResource, Error};
 use hmz_store::Store;
@@ -22,9 +22,11 @@ pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>,
     let before = known(rehearsal.store()).await?;
     let results = apply(rehearsal.store(), &Rehearsed(&rehearsal), request).await?;
     // in the order in which they are told of: who comes first has the room
-    let touched: Vec<(String, String)> =
-        results.iter().filter(|r| is_change(r)).map(|r| (r.kind.clone(), r.name.clone())).collect();
+    let touched: Vec<Key> = results.iter().filter(|r| is_change(r)).map(|r| (r.kind.clone(), r.name.clone())).collect();
     rehearsal.settle(&touched).await?;
+    let others = rehearsal.settle_others(&touched).await?;
+    let mut unsure = rehearsal.doubts(&touched).await?;
+    let mut affected = affected(&rehearsal, others, &before, &mut unsure).await?;
     let mut planned = Vec::with_capacity(results.len());
     for (nth, result) in results.into_iter().enumerate() {
         let key = (result.kind.clone(), result.name.clone());
@@ -32,43 +34,84 @@ pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>,
         let mut effects = if is_change(&result) { rehearsal.effects(&key) } else { Vec::new() };
         let outcome = match (result.outcome, after.as_ref().and_then(verdict::of)) {
             (Ok(Applied::Unchanged), _) => Ok(Applied::Unchanged),
-            (Ok(Applied::Created | Applied::Configured | Applied::Replaced), Some(Verdict::Refused(error))) => Err(error),
+            (Ok(applied @ (Applied::Created | Applied::Configured | Applied::Replaced)), Some(Verdict::Refused(error))) => {
+                if unsure.contains_key(&key) {
+                    effects.push(Effect::Refuse { why: error.message });
+                    Ok(applied)
+                } else {
+                    Err(error)
+                }
+            }
             (Ok(applied), Some(Verdict::Waits(why))) if applied != Applied::Pruned => {
                 effects.push(Effect::Wait { why });
                 Ok(applied)
             }
             (Ok(Applied::Pruned), _) => {
-                effects.extend(after.as_ref().map(|left| Effect::Wait { why: stays(left) }));
+                if let Some(left) = &after {
+                    effects.push(Effect::Wait { why: stays(&rehearsal, left).await? });
+                }
                 Ok(Applied::Pruned)
             }
             (outcome, _) => outcome,
         };
+        effects.extend(unsure.remove(&key));
+        let others = affected.remove(&key).unwrap_or_default();
         let name = request.resources.get(nth).map_or(key.1.clone(), |asked| match asked.metadata().name.as_str() {
             "" => shown(asked.metadata()),
             _ => key.1.clone(),
         });
         let after = after.filter(|after| outcome.is_ok() && !after.metadata().is_deleting());
         let before = before.get(&key).cloned();
-        planned.push(Planned { kind: key.0, name, outcome, before, after, effects });
+        planned.push(Planned { kind: key.0, name, outcome, before, after, effects, others });
     }
     Ok(planned)
 }
 
+/// What would become of those that are not applied, by what of the apply that is for: what would be done for each, and what it
+/// would come to where that is something else than it is now.
+async fn affected(
+    rehearsal: &Rehearsal,
+    others: Vec<(Key, Key)>,
+    before: &BTreeMap<Key, AnyResource>,
+    unsure: &mut BTreeMap<Key, Effect>,
+) -> Result<BTreeMap<Key, Vec<Affected>>, Error> {
+    let mut affected: BTreeMap<Key, Vec<Affected>> = BTreeMap::new();
+    for (who, cause) in others {
+        let after = rehearsal.store().get_any(&who.0, &who.1).await?;
+        let mut effects = rehearsal.effects(&who);
+        match (before.get(&who).and_then(verdict::of), after.as_ref().and_then(verdict::of)) {
+            (Some(Verdict::Refused(_)), Some(Verdict::Refused(_))) | (Some(Verdict::Waits(_)), Some(Verdict::Waits(_))) => {}
+            (_, Some(Verdict::Refused(error))) => effects.push(Effect::Refuse { why: error.message }),
+            (_, Some(Verdict::Waits(why))) => effects.push(Effect::Wait { why }),
+            _ => {}
+        }
+        effects.extend(unsure.remove(&who));
+        if !effects.is_empty() {
+            affected.entry(cause).or_default().push(Affected { kind: who.0, name: who.1, effects });
+        }
+    }
+    Ok(affected)
+}
+
 /// Why one that is to go is still there.
-fn stays(left: &AnyResource) -> String {
+async fn stays(rehearsal: &Rehearsal, left: &AnyResource) -> Result<String, Error> {
     let ready = match left {
         AnyResource::Environment(environment) => environment.status.conditions.get(condition::READY),
+        AnyResource::Runtime(runtime) => {
+            let users = rehearsal.users(runtime.name()).await?;
+            return Ok(format!("it goes when nothing is on it: {}", users.join(", ")));
+        }
         _ => None,
     };
     let said = ready.map(|ready| ready.message.clone()).filter(|message| !message.is_empty());
-    said.unwrap_or_else(|| "it goes when all it has started is gone".into())
+    Ok(said.unwrap_or_else(|| "it goes when all it has started is gone".into()))
 }
 
 fn is_change(result: &ApplyResult) -> bool {
     result.outcome.as_ref().is_ok_and(|applied| *applied != Applied::Unchanged)
 }
 
-async fn known(store: &Store) -> Result<BTreeMap<(String, String), AnyResource>, Error> {
+async fn known(store: &Store) -> Result<BTreeMap<Key, AnyResource>, Error> {
     let items = store.list_any(None).await?.items;
     Ok(items.into_iter().map(|one| ((one.kind().to_owned(), one.metadata().name.clone()), one)).collect())
 }

@@ -1,6 +1,8 @@
 //! The controllers at work on a copy of the store, in a world where nothing is done: what they would do is written down.
 
+mod doubts;
 mod driver;
+mod others;
 mod surroundings;
 
 use crate::core::{ReconcileError, Reconciler};
@@ -8,11 +10,17 @@ use crate::environment::{Environments, plan::owner_run};
 use crate::index::Index;
 use crate::run::Runs;
 use crate::world::World;
+use crate::{runtime, world};
+use doubts::{Doubt, What};
+use driver::Onlooker;
 use hmz_api::kinds::condition::{FELL_BACK, SCHEDULED};
-use hmz_api::kinds::{Environment, Run};
+use hmz_api::kinds::{Admission, Environment, Run, Runtime};
 use hmz_api::rest::Effect;
-use hmz_api::{AnyResource, Error, Kind, Resource};
+use hmz_api::verdict::{self, Verdict};
+use hmz_api::{AnyResource, Backend, Error, Kind, Resource};
+use hmz_drivers::Target;
 use hmz_store::Store;
+use others::{Causes, Concerned};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use surroundings::Callers;
@@ -22,7 +30,7 @@ use uuid::Uuid;
 const ROUNDS: usize = 32;
 
 /// A kind and a name.
-type Key = (String, String);
+pub(super) type Key = (String, String);
 
 /// Which run each runner that is there is of.
 type KnownRunners = Arc<Mutex<BTreeMap<String, Uuid>>>;
@@ -51,6 +59,7 @@ pub(super) struct Rehearsal {
     callers: Arc<Callers>,
     log: Log,
     runners: KnownRunners,
+    onlookers: BTreeMap<Backend, Arc<Onlooker>>,
     /// Whose a run or an environment is, or was, by uid.
     owners: Mutex<BTreeMap<Uuid, Key>>,
     /// Why an environment's box is elsewhere than was named, by its uid.
@@ -66,8 +75,10 @@ impl Rehearsal {
         let (log, runners) = (Log::default(), Arc::default());
         let callers = Arc::new(Callers::over(world.callers.clone()));
         let store = world.store.copy().await?;
-        let world = surroundings::of(world, store, callers.clone(), &log, &runners);
-        let this = Self { world, callers, log, runners, owners: Mutex::default(), told: Mutex::default() };
+        let onlooker = |inner| Arc::new(Onlooker { inner, log: log.clone(), would: Mutex::default() });
+        let onlookers = world.drivers.iter().map(|(backend, driver)| (*backend, onlooker(driver.clone()))).collect();
+        let world = surroundings::of(world, store, callers.clone(), &log, &runners, &onlookers);
+        let this = Self { world, callers, log, runners, onlookers, owners: Mutex::default(), told: Mutex::default() };
         this.store().list_any(None).await?.items.iter().for_each(|one| this.remember(one));
         Ok(this)
     }
@@ -93,6 +104,10 @@ impl Rehearsal {
                 let done = match kind.as_str() {
                     Run::KIND => Runs(self.world.clone()).reconcile(&name).await,
                     Environment::KIND => Environments(self.world.clone(), Index::new()).reconcile(&name).await,
+                    Runtime::KIND => {
+                        self.release(&name).await?;
+                        continue;
+                    }
                     _ => continue, // nothing is started or ended for it
                 };
                 match done {
@@ -111,6 +126,110 @@ impl Rehearsal {
             last = Some(now);
         }
         Ok(())
+    }
+
+    /// Has them work as well on everybody else whom it concerns that these were touched, each with the one of these that it is
+    /// for.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub async fn settle_others(&self, touched: &[Key]) -> Result<Vec<(Key, Key)>, Error> {
+        let mut all = touched.to_vec();
+        let mut others = Vec::new();
+        for _ in 0..ROUNDS {
+            let causes = Causes::new(touched, self.freed(touched));
+            let known = all.iter().cloned().collect();
+            let callers: &dyn world::Callers = &*self.callers;
+            let more = others::concerned(self.store(), callers, &causes, &known).await?;
+            if more.is_empty() {
+                break;
+            }
+            for Concerned { who, cause } in more {
+                all.push(who.clone());
+                others.push((who, cause));
+            }
+            // those that were touched are before the others, as they are told of
+            self.settle(&all).await?;
+        }
+        Ok(others)
+    }
+
+    /// Where something is gone, and for whom that was done. What went for another than these is theirs all the same.
+    fn freed(&self, touched: &[Key]) -> Vec<(Target, Key)> {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = self.onlookers.values().flat_map(|onlooker| onlooker.would().gone.clone());
+        let of = |uid: Uuid| owners.get(&uid).filter(|owner| touched.contains(owner)).or(touched.first()).cloned();
+        gone.filter_map(|(at, key)| Some((at, of(key.uid)?))).collect()
+    }
+
+    /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub async fn doubts(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
+        let mut unsure = BTreeMap::new();
+        for onlooker in self.onlookers.values() {
+            for Doubt { of, at, what } in doubts::of(onlooker).await {
+                let Some(who) = of.iter().find_map(|uid| self.owner(*uid)) else { continue };
+                let now = self.store().get_any(&who.0, &who.1).await?;
+                match what {
+                    What::Contended(holders) => {
+                        let mut all: BTreeSet<Key> = holders.iter().filter_map(|uid| self.owner(*uid)).collect();
+                        all.insert(who);
+                        let names: Vec<String> = all.iter().map(shown).collect();
+                        let why = format!("{at} has no room for all of {}, and who asks first has it", names.join(", "));
+                        all.into_iter().for_each(|one| drop(unsure.insert(one, Effect::Unsure { why: why.clone() })));
+                    }
+                    What::Before if matches!(now.as_ref().and_then(verdict::of), Some(Verdict::Waits(_))) => {}
+                    What::After if !touched.contains(&who) || !self.asks_once(now.as_ref()).await? => {}
+                    What::Before | What::After => {
+                        let why = format!("{at} is about to give room back, and it may ask before that or after");
+                        unsure.insert(who, Effect::Unsure { why });
+                    }
+                }
+            }
+        }
+        Ok(unsure)
+    }
+
+    /// Whether a refusal for room is not followed by another question for the same.
+    async fn asks_once(&self, one: Option<&AnyResource>) -> Result<bool, Error> {
+        let named: Vec<String> = match one {
+            Some(AnyResource::Environment(environment)) => vec![environment.spec.runtime.resource_name()],
+            Some(AnyResource::Run(run)) if run.spec.admission.unwrap_or_default() == Admission::Refuse => return Ok(true),
+            Some(AnyResource::Run(run)) => {
+                run.spec.environments.values().map(|request| request.place().runtime.resource_name()).collect()
+            }
+            _ => return Ok(false),
+        };
+        for name in named {
+            let falls = self.store().part(&name, |runtime: &Resource<Runtime>| !runtime.spec.fallback.is_empty()).await?;
+            if falls == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn owner(&self, uid: Uuid) -> Option<Key> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned()
+    }
+
+    /// A runtime that is to go goes when nothing needs it.
+    async fn release(&self, name: &str) -> Result<(), Error> {
+        let Some(runtime) = self.store().get::<Runtime>(name).await? else { return Ok(()) };
+        match runtime::release(self.store(), runtime).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::failed(error.to_string())),
+        }
+    }
+
+    /// Who needs a runtime that is to go, as a person names them.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub async fn users(&self, runtime: &str) -> Result<Vec<String>, Error> {
+        runtime::users(self.store(), runtime).await.map_err(|error| Error::failed(error.to_string()))
     }
 
     /// What would be done for a resource and for what belongs to it, in order.
@@ -157,14 +276,24 @@ impl Rehearsal {
 
     /// These, each run followed by the environments it owns.
     async fn with_owned(&self, touched: &[Key]) -> Result<Vec<Key>, Error> {
-        let environments = self.store().list::<Environment>().await?;
+        let mut owned: BTreeMap<Key, Vec<Resource<Environment>>> =
+            touched.iter().filter(|key| key.0 == Run::KIND).map(|key| (key.clone(), Vec::new())).collect();
+        if !owned.is_empty() {
+            self.store()
+                .each::<Environment>(|environment| {
+                    let owner = owner_run(environment).map(|owner| (owner.kind.clone(), owner.name.clone()));
+                    if let Some(of) = owner.and_then(|owner| owned.get_mut(&owner)) {
+                        of.push(environment.clone());
+                    }
+                })
+                .await?;
+        }
         let mut all = Vec::new();
         for key in touched {
             all.push(key.clone());
-            let is_owner = |e: &Resource<Environment>| owner_run(e).is_some_and(|o| o.kind == key.0 && o.name == key.1);
-            for owned in environments.iter().filter(|e| is_owner(e)) {
-                all.push((Environment::KIND.to_owned(), owned.metadata.name.clone()));
-                self.remember(&AnyResource::Environment(Box::new(owned.clone())));
+            for environment in owned.remove(key).into_iter().flatten() {
+                all.push((Environment::KIND.to_owned(), environment.metadata.name.clone()));
+                self.remember(&AnyResource::Environment(Box::new(environment)));
             }
         }
         Ok(all)
@@ -194,4 +323,9 @@ impl Rehearsal {
         }
         Ok(())
     }
+}
+
+fn shown(key: &Key) -> String {
+    let kind = if key.0 == Environment::KIND { "env".to_owned() } else { key.0.to_ascii_lowercase() };
+    format!("{kind}/{}", key.1)
 }

@@ -49,8 +49,8 @@ pub struct State {
     pub listed: u64,
     /// Boxes that were made since [`Daemon::remember`].
     pub made: Vec<ObservedBox>,
-    /// Names of those that were there then.
-    pub before: Vec<String>,
+    /// Those that were there then.
+    pub before: Vec<ObservedBox>,
     next: i32,
     /// Holds that were made, in all.
     holds: u64,
@@ -136,8 +136,8 @@ impl Daemon {
     pub fn remember(&self) {
         let mut state = self.state();
         state.made.clear();
-        let boxes = state.containers.iter().filter(|(_, c)| c.seen.purpose == Purpose::Box).map(|(name, _)| name.clone());
-        state.before = boxes.collect();
+        let boxes = state.containers.values().map(|c| &c.seen).filter(|seen| seen.purpose == Purpose::Box);
+        state.before = boxes.cloned().collect();
     }
 
     /// Says that something happened, and not to whom.
@@ -209,15 +209,20 @@ impl State {
         }
     }
 
-    /// Thousandths of CPUs handed out, but for these; a box and its hold count once.
-    pub fn held(&self, but: &[&BoxKey]) -> u64 {
+    /// What holds a share, but for these; a box and its hold count once.
+    fn holding(&self, but: &[&BoxKey]) -> impl Iterator<Item = &ObservedBox> {
         let counted = self.containers.values().filter(|c| self.counts(c)).filter(|c| {
             let key = c.seen.key.as_ref();
             // the box that a hold is for has the same share
             let boxed = |key| c.seen.purpose == Purpose::Hold && self.of(key, Purpose::Box).is_some_and(|b| self.counts(b));
             !key.is_some_and(|key| but.contains(&key) || boxed(key))
         });
-        counted.filter_map(|c| c.seen.share.cpus).map(Cpus::millis).sum()
+        counted.map(|c| &c.seen)
+    }
+
+    /// Thousandths of CPUs handed out, but for these.
+    pub fn held(&self, but: &[&BoxKey]) -> u64 {
+        self.holding(but).filter_map(|seen| seen.share.cpus).map(Cpus::millis).sum()
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -281,6 +286,8 @@ pub struct Liar {
     pub fate: Fate,
     /// Whether it lies at the moment.
     pub lies: Arc<std::sync::atomic::AtomicBool>,
+    /// Whether it can tell what it has room for before it is asked for it.
+    pub weighs: bool,
 }
 
 impl Liar {
@@ -372,10 +379,12 @@ impl Driver for Liar {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
+        if !self.weighs {
+            return Ok(None);
+        }
         let daemon = self.reach(target).await?;
         let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
-        let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
-        let answer = weighed(daemon.cpus, &daemon.state(), target, wants, &keys, more);
+        let answer = weighed(daemon.cpus, &daemon.state(), target, wants, &keys, promised);
         self.back(&daemon, target, Some(answer.map_or_else(Admitted::Short, Admitted::Held))).await
     }
 
@@ -548,21 +557,34 @@ impl Driver for Liar {
     }
 }
 
-/// The shares that would be held beside what is there, but for these, and `more`.
+/// The shares that would be held beside what is there, but for these, and what is promised.
 fn weighed(
     cpus: u64,
     state: &State,
     target: &Target,
     wants: &[Want],
     but: &[&BoxKey],
-    more: u64,
+    promised: &[Promised],
 ) -> Result<Vec<Share>, Shortage> {
+    let at = target.runtime.at();
+    let own = |provider: &str| provider == target.runtime.provider();
+    let running =
+        state.holding(but).filter(|seen| own(&seen.provider)).count() + promised.iter().filter(|p| own(&p.provider)).count();
+    let may = target.spec.max_containers.filter(|may| *may > 0).map_or(usize::MAX, |may| may as usize);
+    if running + wants.len() > may {
+        let message = format!("{at} runs {running} of the {may} containers it may");
+        return Err(Shortage { message, could_fit: wants.len() <= may });
+    }
     let total = target.spec.cpus.map_or(cpus * 1000, Cpus::millis);
+    let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
     let (held, asked) = (state.held(but) + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
     if held + asked > total {
-        let at = target.runtime.at();
         let free = Cpus::from_millis(total.saturating_sub(held));
-        let message = format!("{at} has {free} of {} CPUs free, and the gang asks for {}", total / 1000, asked / 1000);
+        let message = format!(
+            "{at} has {free} of {} CPUs free, and the gang asks for {}",
+            Cpus::from_millis(total),
+            Cpus::from_millis(asked)
+        );
         return Err(Shortage { message, could_fit: asked <= total });
     }
     Ok(wants.iter().map(|want| Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }).collect())
@@ -572,7 +594,7 @@ fn weighed(
 fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     let mut state = daemon.state();
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    match weighed(daemon.cpus, &state, target, wants, &keys, 0) {
+    match weighed(daemon.cpus, &state, target, wants, &keys, &[]) {
         Err(short) => {
             for key in keys {
                 state.take_away(key, Purpose::Hold);

@@ -57,15 +57,9 @@ impl Many {
         let settings = SettingsSnapshot { runtimes, settled: true, ..SettingsSnapshot::default() };
         let (sender, receiver) = watch::channel(settings);
         let told = Arc::default();
-        let runners = FakeRunners {
-            dice: dice.clone(),
-            lies: lies.clone(),
-            runners: Mutex::default(),
-            broken: Mutex::default(),
-            told: Arc::clone(&told),
-        };
+        let runners = FakeRunners::new(&dice, &lies, &told);
         let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
-        let liar = Liar { daemons: by_address.clone(), dice: dice.clone(), fate: fate.clone(), lies: lies.clone() };
+        let liar = Liar { daemons: by_address.clone(), dice: dice.clone(), fate: fate.clone(), lies: lies.clone(), weighs: true };
         let driver: Arc<dyn Driver> = Arc::new(liar);
         let world = World {
             store: store.clone(),

@@ -33,6 +33,11 @@ pub struct FakeRunners {
     pub runners: Mutex<BTreeMap<String, Runner>>,
     pub broken: Mutex<Vec<String>>,
     pub told: Arc<Mutex<BTreeMap<String, Told>>>,
+    /// Whether runs go on until they are ended.
+    pub lasting: AtomicBool,
+    /// The runs whose runner was started, and those of whom one at work was ended, since somebody looked.
+    pub begun: Mutex<Vec<Uuid>>,
+    pub ended: Mutex<BTreeSet<Uuid>>,
 }
 
 impl Runner {
@@ -43,6 +48,19 @@ impl Runner {
 }
 
 impl FakeRunners {
+    pub fn new(dice: &Dice, lies: &Arc<AtomicBool>, told: &Arc<Mutex<BTreeMap<String, Told>>>) -> Self {
+        Self {
+            dice: dice.clone(),
+            lies: lies.clone(),
+            runners: Mutex::default(),
+            broken: Mutex::default(),
+            told: told.clone(),
+            lasting: AtomicBool::default(),
+            begun: Mutex::default(),
+            ended: Mutex::default(),
+        }
+    }
+
     pub fn tick(&self) {
         let told = self.told.lock().unwrap();
         for (epic, runner) in self.runners.lock().unwrap().iter_mut() {
@@ -73,10 +91,9 @@ impl FakeRunners {
     fn end(&self, runner: &str, state: impl Fn(&mut Runner) -> Option<RunnerState>) {
         let mut runners = self.runners.lock().unwrap();
         let found = runners.iter_mut().find(|(epic, r)| format!("runner of {epic}") == runner && r.state == RunnerState::Alive);
-        if let Some((_, runner)) = found
-            && let Some(state) = state(runner)
-        {
-            runner.state = state;
+        if let Some((_, runner)) = found {
+            self.ended.lock().unwrap().insert(runner.launch.uid);
+            runner.state = state(runner).unwrap_or_else(|| runner.state.clone());
         }
     }
 }
@@ -94,8 +111,12 @@ impl Runners for FakeRunners {
             return Err(Error::new(ErrorKind::Internal, "fork failed"));
         }
         let epic = launch.epic.clone();
-        let (dies, stubborn) = (self.dice.one_in(6), self.dice.one_in(4));
-        let ends = Instant::now() + self.dice.millis(60_000);
+        let (mut dies, stubborn) = (self.dice.one_in(6), self.dice.one_in(4));
+        let mut ends = Instant::now() + self.dice.millis(60_000);
+        if self.lasting.load(Ordering::Relaxed) {
+            (dies, ends) = (false, ends + Duration::from_secs(1_000_000));
+        }
+        self.begun.lock().unwrap().push(launch.uid);
         let runner = Runner { launch, state: RunnerState::Alive, ends, dies, stubborn };
         if self.runners.lock().unwrap().insert(epic.clone(), runner).is_some() {
             self.broken.lock().unwrap().push(format!("two runners for {epic}"));

@@ -73,9 +73,9 @@ pub fn play(seed: u64) -> Vec<String> {
 }
 
 impl Sim {
-    /// A world without lies, in which the controllers are at work.
+    /// A world without lies, in which the controllers are at work, with a swarm beside the daemons.
     pub fn calm(seed: u64) -> Self {
-        let mut sim = Self::new(seed);
+        let mut sim = Self::with(seed, true);
         sim.lies.store(false, Ordering::Relaxed);
         sim.start();
         sim
@@ -97,6 +97,10 @@ impl Sim {
     }
 
     fn new(seed: u64) -> Self {
+        Self::with(seed, false)
+    }
+
+    fn with(seed: u64, swarm: bool) -> Self {
         let dice = Dice::new(seed);
         let clock: SharedClock = Arc::new(SimClock::new());
         let lies = Arc::new(AtomicBool::new(true));
@@ -107,23 +111,26 @@ impl Sim {
         let (lied, writes) = (lies.clone(), AtomicU64::new(0));
         let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lied, writes };
         let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
-        let daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
+        let mut daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
         let told = Arc::default();
-        let runners = Arc::new(FakeRunners {
-            dice: dice.clone(),
-            lies: lies.clone(),
-            runners: Mutex::default(),
-            broken: Mutex::default(),
-            told: Arc::clone(&told),
-        });
+        let runners = Arc::new(FakeRunners::new(&dice, &lies, &told));
         let files = Arc::new(FakeFiles { dice: dice.clone(), there: Mutex::default() });
-        let by_address: BTreeMap<String, Arc<Daemon>> = daemons.iter().map(|d| (d.endpoint(), d.clone())).collect();
-        let liar = Liar { daemons: by_address.clone(), dice: dice.clone(), fate: fate.clone(), lies: lies.clone() };
-        let driver: Arc<dyn Driver> = Arc::new(liar);
+        let mut by_address: BTreeMap<String, Arc<Daemon>> = daemons.iter().map(|d| (d.endpoint(), d.clone())).collect();
+        let driver = |daemons: BTreeMap<String, Arc<Daemon>>, weighs: bool| -> Arc<dyn Driver> {
+            Arc::new(Liar { daemons, dice: dice.clone(), fate: fate.clone(), lies: lies.clone(), weighs })
+        };
+        let mut drivers = BTreeMap::from([(Backend::Docker, driver(by_address.clone(), true))]);
+        if swarm {
+            // its manager says what it has room for when it is asked for it
+            let manager = Arc::new(Daemon::new("s"));
+            drivers.insert(Backend::Swarm, driver([(manager.endpoint(), manager.clone())].into(), false));
+            by_address.insert(manager.endpoint(), manager.clone());
+            daemons.push(manager);
+        }
         let (settings, receiver) = watch::channel(settings(true, !seed.is_multiple_of(3)));
         let world = World {
             store: store.clone(),
-            drivers: BTreeMap::from([(Backend::Docker, driver)]),
+            drivers,
             clock: clock.clone(),
             instance: INSTANCE.into(),
             carrier: hmz_controllers::Carrier::new([7; 32], &BTreeMap::new()),

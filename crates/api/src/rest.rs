@@ -10,7 +10,7 @@ mod usage;
 
 pub use edit::Edit;
 pub use event::{Event, EventType};
-pub use plan::{Effect, Planned};
+pub use plan::{Affected, Effect, Planned};
 pub use runtime::{
     AddRuntime, AddedRuntime, CheckRuntime, CheckState, Checked, DaemonHas, FoundSshHost, ImportSsh, ImportedSsh, RemovedRuntime,
 };

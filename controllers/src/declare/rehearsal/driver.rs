@@ -26,16 +26,70 @@ pub(super) struct Onlooker {
 #[derive(Debug, Default)]
 pub(super) struct Would {
     /// Shares that would be held, with where.
-    held: Vec<(Target, Promised)>,
+    pub held: Vec<(Target, Promised)>,
     /// Boxes that would run.
     started: Vec<(Target, ObservedBox)>,
-    /// Boxes and holds that would be gone.
-    gone: Vec<BoxKey>,
+    /// Boxes and holds that are there and would be gone.
+    pub gone: Vec<(Target, BoxKey)>,
+    /// What was asked for, and what each daemon would say to it at the last.
+    pub asked: Vec<Asked>,
+}
+
+/// One question for room.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub target: Target,
+    pub wants: Vec<Want>,
+    /// What those that ask with it are promised there.
+    pub promised: Vec<Promised>,
+    /// Whether there would be none.
+    pub is_short: bool,
+}
+
+impl Would {
+    /// What others than these hold there from now on.
+    pub fn promised_but(&self, target: &Target, but: &dyn Fn(&BoxKey) -> bool) -> Vec<Promised> {
+        let on = self.held.iter().filter(|(at, p)| is_same_daemon(at, target) && !but(&p.key));
+        on.map(|(_, p)| p.clone()).collect()
+    }
+
+    /// What is gone there.
+    pub fn gone_from(&self, target: &Target) -> Vec<BoxKey> {
+        self.gone.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, key)| key.clone()).collect()
+    }
+
+    fn note(&mut self, asked: Asked) {
+        let same = |a: &Asked| {
+            is_same_daemon(&a.target, &asked.target)
+                && a.wants.len() == asked.wants.len()
+                && a.wants.iter().zip(&asked.wants).all(|(a, b)| is_same_box(&a.key, &b.key))
+        };
+        self.asked.retain(|a| !same(a));
+        self.asked.push(asked);
+    }
 }
 
 impl Onlooker {
-    fn would(&self) -> MutexGuard<'_, Would> {
+    pub fn would(&self) -> MutexGuard<'_, Would> {
         self.would.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the daemon would answer beside all that would be held and gone by then, and `promised`.
+    async fn ask(&self, target: &Target, wants: &[Want], promised: &[Promised]) -> Result<Option<Admitted>, DriverError> {
+        let (beside, gone) = {
+            let would = self.would();
+            let own =
+                |key: &BoxKey| wants.iter().map(|w| &w.key).chain(promised.iter().map(|p| &p.key)).any(|k| is_same_box(k, key));
+            let beside = would.promised_but(target, &own).into_iter().chain(promised.iter().cloned()).collect::<Vec<_>>();
+            (beside, would.gone_from(target))
+        };
+        let answer = self.inner.weigh(target, wants, &beside, &gone).await?;
+        if let Some(answer) = &answer {
+            let (wants, promised) = (wants.to_vec(), promised.to_vec());
+            let is_short = matches!(answer, Admitted::Short(_));
+            self.would().note(Asked { target: target.clone(), wants, promised, is_short });
+        }
+        Ok(answer)
     }
 }
 
@@ -46,13 +100,7 @@ impl Driver for Onlooker {
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
-        let (promised, gone) = {
-            let would = self.would();
-            let other = |p: &Promised| !wants.iter().any(|w| is_same_box(&w.key, &p.key));
-            let on = would.held.iter().filter(|(at, p)| is_same_daemon(at, target) && other(p));
-            (on.map(|(_, p)| p.clone()).collect::<Vec<_>>(), would.gone.clone())
-        };
-        let admitted = match self.inner.weigh(target, wants, &promised, &gone).await? {
+        let admitted = match self.ask(target, wants, &[]).await? {
             Some(admitted) => admitted,
             None => {
                 for want in wants {
@@ -76,6 +124,16 @@ impl Driver for Onlooker {
             }
         }
         Ok(admitted)
+    }
+
+    async fn weigh(
+        &self,
+        target: &Target,
+        wants: &[Want],
+        promised: &[Promised],
+        _: &[BoxKey],
+    ) -> Result<Option<Admitted>, DriverError> {
+        self.ask(target, wants, promised).await
     }
 
     async fn renew(&self, _: &Target, _: &[BoxKey]) -> Result<(), DriverError> {
@@ -121,7 +179,7 @@ impl Driver for Onlooker {
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
         let mut listed = self.inner.list(target).await?;
         let would = self.would();
-        listed.retain(|one| !one.key.as_ref().is_some_and(|key| would.gone.iter().any(|gone| is_same_box(gone, key))));
+        listed.retain(|one| !one.key.as_ref().is_some_and(|key| would.gone.iter().any(|(_, gone)| is_same_box(gone, key))));
         listed.extend(would.started.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, seen)| seen.clone()));
         Ok(listed)
     }
@@ -143,8 +201,11 @@ impl Driver for Onlooker {
                 let (container, runtime) = (one.name.clone(), target.runtime.clone());
                 self.log.note(key.uid, Effect::Remove { container, runtime });
             }
+            let mut would = self.would();
+            if !would.gone.iter().any(|(_, gone)| is_same_box(gone, key)) {
+                would.gone.push((target.clone(), key.clone()));
+            }
         }
-        self.would().gone.push(key.clone());
         Ok(outcome)
     }
 

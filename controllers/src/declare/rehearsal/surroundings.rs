@@ -9,7 +9,7 @@ use hmz_api::journal::Outcome;
 use hmz_api::kinds::{BoxedAgent, FlowSpec, Run, RunSpec};
 use hmz_api::launch::{BoxAddress, CallerContext, RunLaunch, Told};
 use hmz_api::rest::Effect;
-use hmz_api::{Error, Resource};
+use hmz_api::{Backend, Error, Resource};
 use hmz_drivers::{BoxKey, Driver, GuestFiles};
 use hmz_store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,14 +21,19 @@ use uuid::Uuid;
 const TO_BE: &str = "to be: ";
 
 /// The world of a rehearsal: that of `world`, on a copy of its store.
-pub(super) fn of(world: &World, store: Store, callers: Arc<Callers>, log: &Log, known: &KnownRunners) -> World {
-    let onlooker = |inner: &Arc<dyn Driver>| -> Arc<dyn Driver> {
-        Arc::new(Onlooker { inner: inner.clone(), log: log.clone(), would: Mutex::default() })
-    };
+pub(super) fn of(
+    world: &World,
+    store: Store,
+    callers: Arc<Callers>,
+    log: &Log,
+    known: &KnownRunners,
+    onlookers: &BTreeMap<Backend, Arc<Onlooker>>,
+) -> World {
+    let driver = |onlooker: &Arc<Onlooker>| -> Arc<dyn Driver> { onlooker.clone() };
     let runners = RunsToBe { inner: world.runners.clone(), log: log.clone(), known: known.clone(), ended: Mutex::default() };
     World {
         store,
-        drivers: world.drivers.iter().map(|(backend, driver)| (*backend, onlooker(driver))).collect::<BTreeMap<_, _>>(),
+        drivers: onlookers.iter().map(|(backend, onlooker)| (*backend, driver(onlooker))).collect(),
         clock: world.clock.clone(),
         instance: world.instance.clone(),
         carrier: world.carrier.clone(),

@@ -24,6 +24,20 @@ pub struct Planned {
     /// What would be started and ended for it, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    /// What it would set off for others, which are as they were declared before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Affected>,
+}
+
+/// What would happen for a resource that is not applied itself, since another one is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Affected {
+    /// The kind.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+    /// What would be started and ended for it, in order, and what it would come to.
+    pub effects: Vec<Effect>,
 }
 
 impl Planned {
@@ -70,6 +84,11 @@ pub enum Effect {
         /// For what.
         why: String,
     },
+    /// It cannot be as declared any more, though nobody declared it anew.
+    Refuse {
+        /// Why.
+        why: String,
+    },
     /// It cannot be told before.
     Unsure {
         /// What, and why not.
@@ -91,6 +110,7 @@ impl Effect {
             Self::Begin { flow } => format!("would run flow '{flow}'"),
             Self::End => "would end what its flow is doing".into(),
             Self::Wait { why } => format!("would wait: {why}"),
+            Self::Refuse { why } => format!("would be refused: {why}"),
             Self::Unsure { why } => why.clone(),
         }
     }
@@ -128,6 +148,7 @@ mod tests {
             (start(share(Some("2")), None), "would start container 'box' of node:22, 2 CPUs, on docker:gpubox"),
             (start(all, None), "would start container 'box' of node:22, 1 CPU, 4G of memory, 1 GPU, on docker:gpubox"),
             (start(share(None), Some("why")), "would start container 'box' of node:22 on docker:gpubox (why)"),
+            (Effect::Refuse { why: "no such runtime".into() }, "would be refused: no such runtime"),
         ] {
             assert_eq!(effect.words(), words);
             let there = serde_json::to_string(&effect).unwrap();

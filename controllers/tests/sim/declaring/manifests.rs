@@ -1,0 +1,114 @@
+//! Manifests, as somebody might write them, and how they are applied.
+
+use crate::daemon::CPUS;
+use crate::scenario::Sim;
+use hmz_api::launch::CallerContext;
+use hmz_api::rest::ApplyRequest;
+use hmz_manifest::{Context, read_declared};
+
+/// A request for what these texts declare.
+pub fn of(texts: &str) -> ApplyRequest {
+    let declared = read_declared(texts, "m.yaml", &Context::new("/w", None)).unwrap_or_else(|e| panic!("{e:?}\n{texts}"));
+    let (resources, written) = declared.into_iter().map(|one| (one.resource, one.written)).unzip();
+    let caller = CallerContext { cwd: "/w".into(), docker_endpoint: Some("unix:///a.sock".into()), ..CallerContext::default() };
+    ApplyRequest { resources, written, caller, ..ApplyRequest::default() }
+}
+
+/// One environment.
+pub fn environment(name: &str, runtime: &str, more: &str) -> String {
+    format!(
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: '{runtime}', workdir: /w{more}}}\n"
+    )
+}
+
+/// One runtime at a daemon.
+pub fn runtime(name: &str, daemon: &str, more: &str) -> String {
+    format!(
+        "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {{name: '{name}'}}\nspec: {{endpoint: 'unix:///{daemon}.sock'{more}}}\n"
+    )
+}
+
+/// Any runtime of two docker runtimes and a swarm's.
+fn some_runtime(sim: &Sim) -> (String, String) {
+    let dice = &sim.dice;
+    let name = dice.pick(&["docker:c", "docker:c", "docker:d", "docker:d", "swarm:s"]).unwrap();
+    let daemon = if name == "swarm:s" { "s" } else { dice.pick(&["a", "a", "b"]).unwrap() };
+    let cpus = dice.pick(&["", ", cpus: 1", ", cpus: 2", ", cpus: 3", ", cpus: 4"]).unwrap();
+    let containers = dice.pick(&["", "", ", max_containers: 1", ", max_containers: 2"]).unwrap();
+    let fallback = match (name, dice.below(4)) {
+        ("docker:c", 0) => ", fallback: ['docker:d']",
+        ("docker:c", 1) => ", fallback: ['docker:none', 'docker:b', 'docker:d']",
+        ("docker:d", 0) => ", fallback: ['docker:b']",
+        _ => "",
+    };
+    let image = dice.pick(&["", "", ", image: 'node:20'"]).unwrap();
+    let usual = dice.pick(&["", "", "", ", default_request: {cpus: 1}"]).unwrap();
+    let usual = if name == "swarm:s" { "" } else { usual };
+    let containers = if name == "swarm:s" { "" } else { containers };
+    (name.to_owned(), runtime(name, daemon, &format!("{cpus}{containers}{fallback}{image}{usual}")))
+}
+
+/// A manifest of an environment or a run. `small`: what it asks for fits, whatever else is there.
+fn manifest(sim: &Sim, nth: u64, small: bool) -> String {
+    let dice = &sim.dice;
+    let runtimes = [
+        "docker:a",
+        "docker@a",
+        "docker:b",
+        "docker",
+        "docker:nope",
+        "docker:broken",
+        "docker:c",
+        "docker:c",
+        "docker:c",
+        "docker:d",
+        "docker:d",
+        "swarm:s",
+    ];
+    let runtime = dice.pick(&runtimes).unwrap();
+    let cpus = if small { "0.1".to_owned() } else { (1 + dice.below(5)).to_string() };
+    let cpus = if dice.one_in(6) { String::new() } else { format!(", cpus: {cpus}") };
+    let labels = dice.pick(&["", ", labels: {team: red}", ", labels: {team: blue, more: x}"]).unwrap();
+    if dice.one_in(3) {
+        let (flow, n) = dice.pick(&[("one", 1), ("one", 1), ("two", 2), ("five", 5), ("none", 0)]).unwrap();
+        let roles: Vec<String> = (0..n).map(|i| format!("e_{i}: {{runtime: '{runtime}', workdir: /w{cpus}}}")).collect();
+        let roles = if dice.one_in(8) { String::new() } else { roles.join(", ") };
+        let admission = dice.pick(&["", ", admission: wait", ", admission: refuse"]).unwrap();
+        return format!(
+            "apiVersion: hmz/v1\nkind: Run\nmetadata: {{name: run{nth}{labels}}}\nspec: {{flow: {flow}, environments: \
+             {{{roles}}}{admission}}}\n"
+        );
+    }
+    let image = dice.pick(&["", "", ", image: 'node:22'"]).unwrap();
+    let restart = dice.pick(&["", ", restart: never", ", restart: always"]).unwrap();
+    let workdir = if dice.one_in(9) { "" } else { ", workdir: /w" };
+    format!(
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: env{nth}{labels}}}\nspec: {{runtime: \
+         '{runtime}'{workdir}{cpus}{image}{restart}}}\n"
+    )
+}
+
+/// Several, and how they are applied.
+pub fn request(sim: &Sim) -> ApplyRequest {
+    let dice = &sim.dice;
+    // where several ask for the last room, who has it is chance: most often one asks, or there is room for all
+    let is_full = sim.daemons.iter().any(|daemon| daemon.state().held(&[]) + 1000 > CPUS * 1000);
+    let alone = is_full || dice.one_in(2);
+    let small = !alone && !dice.one_in(6);
+    let mut texts = Vec::new();
+    let mut runtimes = std::collections::BTreeMap::new();
+    for _ in 0..dice.pick(&[0, 1, 1, 2]).unwrap() {
+        let (name, text) = some_runtime(sim);
+        runtimes.insert(name, text);
+    }
+    let n = if alone { u64::from(runtimes.is_empty() || dice.one_in(2)) } else { 2 + dice.below(3) };
+    texts.extend(runtimes.into_values());
+    let mut names: Vec<u64> = (0..5).collect();
+    for _ in 0..n {
+        let nth = names.remove(dice.below(names.len() as u64) as usize);
+        texts.push(manifest(sim, nth, small));
+    }
+    let set = dice.pick(&[None, Some("one"), Some("one"), Some("two")]).flatten().map(str::to_owned);
+    let (prune, replace) = (set.is_some() && dice.one_in(2), dice.one_in(3));
+    ApplyRequest { set, prune, replace, ..of(&texts.join("---\n")) }
+}
