@@ -14,8 +14,11 @@ const LONGEST: usize = 400;
 /// The text of those that would be another; empty when none would.
 pub fn render(planned: &[Planned]) -> String {
     let mut out = String::new();
-    for one in planned.iter().filter(|one| one.differs()) {
+    // what is refused may end what was there before
+    let matters = |one: &&Planned| one.differs() || !one.effects.is_empty() || !one.others.is_empty();
+    for one in planned.iter().filter(matters) {
         let word = match one.outcome {
+            Err(_) => "refused",
             Ok(Applied::Created) => "created",
             Ok(Applied::Replaced) => "replaced",
             Ok(Applied::Pruned) => "deleted",
@@ -24,8 +27,8 @@ pub fn render(planned: &[Planned]) -> String {
         out.push_str(&format!("{}/{} would be {word}\n", kind_word(&one.kind), one_line(&one.name)));
         let before = one.before.as_ref().map(fields).unwrap_or_default();
         let after = one.after.as_ref().map(fields).unwrap_or_default();
-        // of one that goes, that it goes is all
-        if one.outcome != Ok(Applied::Pruned) {
+        // of one that goes, that it goes is all, and why one is refused is told as an error
+        if one.differs() && one.outcome != Ok(Applied::Pruned) {
             for line in lines(&before, &after) {
                 out.push_str(&format!("    {line}\n"));
             }
@@ -152,6 +155,7 @@ mod tests {
         };
         let unsure = Effect::Unsure { why: "who asks first has it".into() };
         let waiting = Affected { kind: "Environment".into(), name: "next".into(), effects: vec![start.clone(), unsure] };
+        let ended = remove.clone();
         let pruned = Planned { before: old, others: vec![waiting], ..planned("old", Ok(Applied::Pruned), vec![remove]) };
         let all = [
             changed,
@@ -159,8 +163,9 @@ mod tests {
             pruned,
             planned("same", Ok(Applied::Unchanged), vec![]),
             planned("no", Err(Error::refused("no")), vec![]),
+            planned("moved", Err(Error::refused("no")), vec![ended]),
         ];
         insta::assert_snapshot!(render(&all));
-        assert_eq!(render(&all[3..]), "");
+        assert_eq!(render(&all[3..5]), "");
     }
 }

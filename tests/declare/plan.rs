@@ -68,3 +68,70 @@ fn container(place: &Place) -> String {
     assert_eq!(ids.len(), 1, "{ids:?}");
     crate::support::docker::docker(&["inspect", "--format", "{{.Name}}", &ids[0]]).trim_start_matches('/').to_owned()
 }
+
+#[test]
+fn a_runtime_with_more_room_is_told_to_start_who_waits_for_it() {
+    let place = Place::make();
+    let runtime = |containers: u32| {
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Runtime\nmetadata: {{name: 'docker:small'}}\nspec: {{endpoint: local, harness: local, \
+             max_containers: {containers}}}\n"
+        );
+        place.project.write("set/small.yaml", &text);
+    };
+    let environment = |name: &str| {
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: 'docker:small', workdir: ., \
+             image: 'busybox:latest', cpus: 0.1}}\n"
+        );
+        place.project.write(&format!("set/{name}.yaml"), &text);
+    };
+    runtime(1);
+    environment("first");
+    drop(place.hmz("apply -f set --set s --prune --wait --timeout 2m").ok());
+    environment("second");
+    let waits = "docker@small runs 1 of the 1 containers it may";
+    let told = place.hmz("diff -f set --set s --prune").expect_code(1).out();
+    assert!(told.ends_with(&format!("    would wait: {waits}\n")), "{told}");
+    drop(place.hmz("apply -f set --set s --prune").ok());
+    drop(place.hmz("wait --for=condition=Scheduled=false env/second --timeout 2m").ok());
+    assert_eq!(place.home.containers().len(), 1);
+    // the limit is raised, and nothing of who waits is written anew
+    runtime(2);
+    let said = "runtime/docker:small would be configured\n    ~ spec.max_containers: 1 -> 2\n    env/second would start container \
+                'second' of busybox:latest, 0.1 CPUs, on docker:small\n";
+    assert_eq!(place.hmz("diff -f set --set s --prune").expect_code(1).out(), said);
+    assert_eq!(place.hmz("apply -f set --set s --prune --dry-run").ok().out(), said);
+    assert_eq!(place.home.containers().len(), 1, "a plan started something");
+    drop(place.hmz("apply -f set --set s --prune").ok());
+    drop(place.hmz("wait --for=condition=Ready env/second --timeout 2m").ok());
+    assert_eq!(roles(&place), ["first", "second"]);
+    // what goes makes room, and a runtime that is in use stays for whoever is on it
+    environment("third");
+    drop(place.hmz("apply -f set --set s --prune").ok());
+    drop(place.hmz("wait --for=condition=Scheduled=false env/third --timeout 2m").ok());
+    std::fs::remove_file(place.project.file("set/first.yaml")).unwrap();
+    let told = place.hmz("diff -f set --set s --prune").expect_code(1).out();
+    let starts = "    env/third would start container 'third' of busybox:latest, 0.1 CPUs, on docker:small\n";
+    assert!(told.starts_with("env/first would be deleted\n    would remove container ") && told.ends_with(starts), "{told}");
+    std::fs::remove_file(place.project.file("set/small.yaml")).unwrap();
+    let told = place.hmz("diff -f set --set s --prune").expect_code(1).out();
+    assert!(
+        told.contains("runtime/docker:small would be deleted\n    would wait: it goes when nothing is on it: env/second\n"),
+        "{told}"
+    );
+    runtime(2);
+    drop(place.hmz("apply -f set --set s --prune").ok());
+    drop(place.hmz("wait --for=condition=Ready env/third --timeout 2m").ok());
+    assert_eq!(roles(&place), ["second", "third"]);
+    drop(place.hmz("delete envs second third").ok());
+}
+
+/// The roles of the containers, by docker's own list.
+fn roles(place: &Place) -> Vec<String> {
+    let label = format!("label={}", place.home.label().unwrap());
+    let listed = crate::support::docker::docker(&["ps", "--filter", &label, "--format", "{{.Label \"humanize.role\"}}"]);
+    let mut roles: Vec<String> = listed.lines().map(str::to_owned).collect();
+    roles.sort_unstable();
+    roles
+}

@@ -2,13 +2,15 @@
 
 use super::apply::{Applier, apply, shown};
 use super::rehearsal::{Key, Rehearsal};
+use crate::environment::outcome;
+use crate::environment::plan::REFUSED_RETRY_MAX;
 use crate::world::World;
 use async_trait::async_trait;
 use hmz_api::kinds::condition;
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Affected, Applied, ApplyRequest, ApplyResult, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Error};
+use hmz_api::{AnyResource, Condition, Error};
 use hmz_store::Store;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -80,7 +82,8 @@ async fn affected(
         let after = rehearsal.store().get_any(&who.0, &who.1).await?;
         let mut effects = rehearsal.effects(&who);
         match (before.get(&who).and_then(verdict::of), after.as_ref().and_then(verdict::of)) {
-            (Some(Verdict::Refused(_)), Some(Verdict::Refused(_))) | (Some(Verdict::Waits(_)), Some(Verdict::Waits(_))) => {}
+            (Some(Verdict::Refused(_)), Some(Verdict::Refused(_))) => effects.extend(tried_again(after.as_ref())),
+            (Some(Verdict::Waits(_)), Some(Verdict::Waits(_))) => {}
             (_, Some(Verdict::Refused(error))) => effects.push(Effect::Refuse { why: error.message }),
             (_, Some(Verdict::Waits(why))) => effects.push(Effect::Wait { why }),
             _ => {}
@@ -91,6 +94,16 @@ async fn affected(
         }
     }
     Ok(affected)
+}
+
+/// What is said of one that a daemon refused: the same is asked of it again after a pause, and whether that makes a difference it
+/// alone knows.
+fn tried_again(after: Option<&AnyResource>) -> Option<Effect> {
+    let Some(AnyResource::Environment(environment)) = after else { return None };
+    let was_refused = |condition: &&Condition| [outcome::RELEASED, outcome::PASSED_OVER].contains(&condition.reason.as_str());
+    let _ = environment.status.conditions.get(condition::SCHEDULED).filter(was_refused)?;
+    let minutes = REFUSED_RETRY_MAX.as_secs() / 60;
+    Some(Effect::Unsure { why: format!("what was refused of it is asked for again within {minutes} minutes") })
 }
 
 /// Why one that is to go is still there.

@@ -11,12 +11,10 @@ use crate::index::Index;
 use crate::run::Runs;
 use crate::world::World;
 use crate::{runtime, world};
-use doubts::{Doubt, What};
 use driver::Onlooker;
 use hmz_api::kinds::condition::{FELL_BACK, SCHEDULED};
-use hmz_api::kinds::{Admission, Environment, Run, Runtime};
+use hmz_api::kinds::{Environment, Run, Runtime};
 use hmz_api::rest::Effect;
-use hmz_api::verdict::{self, Verdict};
 use hmz_api::{AnyResource, Backend, Error, Kind, Resource};
 use hmz_drivers::Target;
 use hmz_store::Store;
@@ -162,55 +160,6 @@ impl Rehearsal {
         gone.filter_map(|(at, key)| Some((at, of(key.uid)?))).collect()
     }
 
-    /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied.
-    ///
-    /// # Errors
-    /// The copy cannot be read.
-    pub async fn doubts(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
-        let mut unsure = BTreeMap::new();
-        for onlooker in self.onlookers.values() {
-            for Doubt { of, at, what } in doubts::of(onlooker).await {
-                let Some(who) = of.iter().find_map(|uid| self.owner(*uid)) else { continue };
-                let now = self.store().get_any(&who.0, &who.1).await?;
-                match what {
-                    What::Contended(holders) => {
-                        let mut all: BTreeSet<Key> = holders.iter().filter_map(|uid| self.owner(*uid)).collect();
-                        all.insert(who);
-                        let names: Vec<String> = all.iter().map(shown).collect();
-                        let why = format!("{at} has no room for all of {}, and who asks first has it", names.join(", "));
-                        all.into_iter().for_each(|one| drop(unsure.insert(one, Effect::Unsure { why: why.clone() })));
-                    }
-                    What::Before if matches!(now.as_ref().and_then(verdict::of), Some(Verdict::Waits(_))) => {}
-                    What::After if !touched.contains(&who) || !self.asks_once(now.as_ref()).await? => {}
-                    What::Before | What::After => {
-                        let why = format!("{at} is about to give room back, and it may ask before that or after");
-                        unsure.insert(who, Effect::Unsure { why });
-                    }
-                }
-            }
-        }
-        Ok(unsure)
-    }
-
-    /// Whether a refusal for room is not followed by another question for the same.
-    async fn asks_once(&self, one: Option<&AnyResource>) -> Result<bool, Error> {
-        let named: Vec<String> = match one {
-            Some(AnyResource::Environment(environment)) => vec![environment.spec.runtime.resource_name()],
-            Some(AnyResource::Run(run)) if run.spec.admission.unwrap_or_default() == Admission::Refuse => return Ok(true),
-            Some(AnyResource::Run(run)) => {
-                run.spec.environments.values().map(|request| request.place().runtime.resource_name()).collect()
-            }
-            _ => return Ok(false),
-        };
-        for name in named {
-            let falls = self.store().part(&name, |runtime: &Resource<Runtime>| !runtime.spec.fallback.is_empty()).await?;
-            if falls == Some(true) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     fn owner(&self, uid: Uuid) -> Option<Key> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned()
     }
@@ -323,9 +272,4 @@ impl Rehearsal {
         }
         Ok(())
     }
-}
-
-fn shown(key: &Key) -> String {
-    let kind = if key.0 == Environment::KIND { "env".to_owned() } else { key.0.to_ascii_lowercase() };
-    format!("{kind}/{}", key.1)
 }

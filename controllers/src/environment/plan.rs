@@ -412,6 +412,10 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     let image = image_of(&env.spec, Some(runtime));
     if env.status.image.as_ref() != Some(&image) {
         outcome::set(env, IMAGE_READY, False, "Pending", "", seen.now);
+        // it was another image that was refused, and this one is waited for no longer
+        if env.status.conditions.get(SCHEDULED).is_some_and(|c| c.reason == outcome::RELEASED) {
+            outcome::set(env, SCHEDULED, False, "Pending", "", seen.now);
+        }
     }
     env.status.incarnation = env.status.incarnation.max(1);
     env.status.used.get_or_insert(wanted);

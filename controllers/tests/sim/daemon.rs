@@ -45,7 +45,8 @@ pub struct State {
     pub mute: bool,
     /// Clients whose pull began, in all.
     pub pulls: u64,
-    /// How often it was listed, in all.
+    /// How often it was asked for anything, and how often it was listed, in all.
+    pub asked: u64,
     pub listed: u64,
     /// Boxes that were made since [`Daemon::remember`].
     pub made: Vec<ObservedBox>,
@@ -305,6 +306,7 @@ impl Liar {
         let at = target.runtime.at();
         let unreachable = |why: &str| DriverError::Unreachable { at: at.clone(), why: why.into() };
         let daemon = self.daemons.get(&path).cloned().ok_or_else(|| unreachable("no such socket"))?;
+        daemon.state().asked += 1;
         if daemon.state().unreachable {
             return Err(unreachable("connection refused"));
         }

@@ -12,7 +12,7 @@ use hmz_api::kinds::{Runtime, annotation};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Applied, ApplyRequest, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Error, Kind};
+use hmz_api::{AnyResource, Error, ErrorKind, Kind};
 use hmz_controllers::declare::{Applier, apply, plan, spec};
 use hmz_store::{Ids, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Seeds of a normal test run, shared out among the tests below.
-const SEEDS: u64 = 60;
-const PARTS: u64 = 2;
+const SEEDS: u64 = 150;
+const PARTS: u64 = 3;
 /// Longer than anything that an apply sets off takes in a calm world.
 const RESTS: Duration = Duration::from_secs(420);
 
@@ -88,8 +88,8 @@ async fn states(sim: &Sim) -> BTreeMap<Key, &'static str> {
         None => "unknown",
     };
     let mut all = sim.store.list_any(None).await.unwrap().items;
-    // what a run owns is told of as the run's
-    all.retain(|one| one.metadata().owner_references.is_empty());
+    // what a run owns is told of as the run's, and what was going goes
+    all.retain(|one| one.metadata().owner_references.is_empty() && !one.metadata().is_deleting());
     all.iter().map(|one| ((one.kind().to_owned(), one.metadata().name.clone()), word(one))).collect()
 }
 
@@ -102,6 +102,9 @@ async fn play(seed: u64) {
     let mut owners = Owners::default();
     owners.look(&sim).await;
     let before = states(&sim).await;
+    for one in sim.store.list_any(None).await.unwrap().items {
+        sim.tell(format!("before {}", serde_json::to_string(&one).unwrap()));
+    }
     let revision = sim.store.revision().await.unwrap();
     accounts::begin(&sim);
     let contents =
@@ -122,6 +125,9 @@ async fn play(seed: u64) {
     }
     sim.pass(RESTS).await;
     owners.look(&sim).await;
+    for one in sim.store.list_any(None).await.unwrap().items {
+        sim.tell(format!("now {}", serde_json::to_string(&one).unwrap()));
+    }
     let told = accounts::told(&planned);
     let unsure = accounts::unsure(&told);
     may_be_unsure(&planned, &unsure);
@@ -136,7 +142,7 @@ async fn play(seed: u64) {
             continue;
         }
         let effects = told.get(key).map(Vec::as_slice).unwrap_or_default();
-        let is = after.get(key).copied().unwrap_or("gone");
+        let Some(is) = after.get(key).copied() else { panic!("{} was {was} and is gone: {told:?}", shown(key)) };
         let said = match effects.iter().rfind(|effect| matches!(effect, Effect::Wait { .. } | Effect::Refuse { .. })) {
             Some(Effect::Wait { .. }) => "waits",
             Some(_) => "refused",
@@ -171,7 +177,7 @@ async fn play(seed: u64) {
                 if let (Some(Verdict::Waits(why)), Some(said), true) = (&verdict, said, alone && !unsure.contains_key(&key)) {
                     assert_eq!(why, said);
                 }
-                if *planned == Applied::Pruned && one.kind == Runtime::KIND {
+                if *planned == Applied::Pruned && one.kind == Runtime::KIND && !unsure.contains_key(&key) {
                     assert_eq!(stored.is_some(), said.is_some(), "{} {:?}", shown(&key), one.effects);
                 }
                 let declared = |one: &Option<AnyResource>| one.as_ref().map(|one| (spec(one).unwrap(), kept(one)));
@@ -182,13 +188,18 @@ async fn play(seed: u64) {
             (planned, applied) => panic!("planned {planned:?}, applied {applied:?}"),
         }
     }
-    // what is pruned is not declared, and what was generated is new each time
+    // one that was still going is made by the next, and then nothing may be in the way of a set's pruning
+    let was_in_the_way = planned.iter().any(|one| matches!(&one.outcome, Err(e) if e.kind == ErrorKind::Conflict));
+    let was_going = |again: &Planned| {
+        planned.iter().any(|one| one.name == again.name && matches!(&one.outcome, Err(e) if e.kind == ErrorKind::Conflict))
+            || (was_in_the_way && again.outcome == Ok(Applied::Pruned))
+    };
     let again = plan(sim.world(), &request).await.unwrap();
-    let differs: Vec<&Planned> = again.iter().filter(|one| one.differs()).collect();
+    let differs: Vec<&Planned> = again.iter().filter(|one| one.differs() && !was_going(one)).collect();
     assert!(differs.is_empty(), "it was applied, and still differs: {differs:#?}");
 }
 
-/// What cannot be told is so for one of three reasons, and each has its cause.
+/// What cannot be told is so for one of four reasons, and each has its cause.
 fn may_be_unsure(planned: &[Planned], unsure: &BTreeMap<Key, Vec<String>>) {
     for (key, whys) in unsure {
         for why in whys {
@@ -198,6 +209,8 @@ fn may_be_unsure(planned: &[Planned], unsure: &BTreeMap<Key, Vec<String>>) {
             } else if why.contains("is about to give room back") {
                 let gives = |one: &Planned| one.effects.iter().any(|effect| matches!(effect, Effect::Remove { .. }));
                 planned.iter().any(gives)
+            } else if let Some((runtime, _)) = why.split_once(" goes with the same apply, and ") {
+                planned.iter().any(|one| one.name == runtime && one.outcome == Ok(Applied::Pruned))
             } else {
                 why == "whether swarm@s has room is known only when it is asked for it"
             };
@@ -259,34 +272,57 @@ fn what_is_planned_is_what_is_done_2() {
 }
 
 #[test]
+fn what_is_planned_is_what_is_done_3() {
+    play_all(2);
+}
+
+#[test]
 fn the_seeds_plan_all_sorts_of_things() {
-    let mut seen = BTreeSet::new();
-    for seed in 0..100 {
+    const PLANS: usize = 60;
+    let (mut seen, mut unsure) = (BTreeSet::new(), 0);
+    for seed in 0..PLANS as u64 {
         let planned = simulated(async {
             let (sim, request) = quiet(seed).await;
             plan(sim.world(), &request).await.unwrap_or_default()
         });
-        for one in planned {
-            seen.extend(one.others.iter().map(|_| "sets off"));
-            seen.extend(one.effects.iter().map(|effect| match effect {
-                Effect::Start { told: Some(_), .. } => "falls back",
-                Effect::Start { .. } => "starts",
-                Effect::Remove { .. } => "removes",
-                Effect::Begin { .. } => "begins",
-                Effect::End => "ends",
-                Effect::Wait { .. } => "waits",
-                Effect::Refuse { .. } => "is refused later",
-                Effect::Unsure { .. } => "is unsure",
-            }));
-            seen.insert(match one.outcome {
-                Ok(applied) => applied.word(),
-                Err(_) => "refused",
+        let word = |effect: &Effect| match effect {
+            Effect::Start { told: Some(_), .. } => "falls back",
+            Effect::Start { .. } => "starts",
+            Effect::Remove { .. } => "removes",
+            Effect::Begin { .. } => "begins",
+            Effect::End => "ends",
+            Effect::Wait { .. } => "waits",
+            Effect::Refuse { .. } => "is refused after all",
+            Effect::Unsure { .. } => "is unsure",
+        };
+        for one in &planned {
+            seen.extend(one.effects.iter().map(|effect| word(effect).to_owned()));
+            let others = one.others.iter().flat_map(|other| &other.effects);
+            seen.extend(others.map(|effect| format!("another {}", word(effect))));
+            seen.insert(match &one.outcome {
+                Ok(applied) => applied.word().to_owned(),
+                Err(_) => "refused".to_owned(),
             });
         }
+        let whys = accounts::unsure(&accounts::told(&planned));
+        unsure += usize::from(whys.values().flatten().any(|why| !why.contains("is known only when it is asked")));
     }
-    // whether it replaces one, or is asked again, is a matter of luck in so few
-    let luck = ["replaced", "unchanged"];
-    let seen: Vec<&str> = seen.into_iter().filter(|word| !luck.contains(word)).collect();
-    let all = ["begins", "configured", "created", "falls back", "pruned", "refused", "removes", "starts", "waits"];
-    assert_eq!(seen, all);
+    let all = [
+        "another starts",
+        "begins",
+        "configured",
+        "created",
+        "ends",
+        "falls back",
+        "is unsure",
+        "pruned",
+        "refused",
+        "removes",
+        "starts",
+        "waits",
+    ];
+    let missing: Vec<&str> = all.into_iter().filter(|word| !seen.contains(*word)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {seen:?}");
+    // what is chance is told as such, and little is
+    assert!(unsure * 10 < PLANS, "{unsure} of {PLANS} plans leave something to chance");
 }

@@ -5,24 +5,114 @@
 //! would not, whom it concerns is told so.
 
 use super::driver::{Asked, Onlooker, Would};
+use super::{Key, Rehearsal, others};
 use crate::target::is_same_daemon;
-use hmz_drivers::{Admitted, BoxKey, Promised, Want};
-use std::collections::BTreeSet;
+use hmz_api::kinds::{Admission, Environment, Runtime};
+use hmz_api::rest::Effect;
+use hmz_api::verdict::{self, Verdict};
+use hmz_api::{AnyResource, Error, Kind, Resource};
+use hmz_drivers::{Admitted, BoxKey, Promised, Want, is_same_box};
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
+
+impl Rehearsal {
+    /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub async fn doubts(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
+        let mut unsure = self.going(touched).await?;
+        for onlooker in self.onlookers.values() {
+            for Doubt { of, at, what } in of_daemons(onlooker).await {
+                let Some(who) = of.iter().find_map(|uid| self.owner(*uid)) else { continue };
+                let now = self.store().get_any(&who.0, &who.1).await?;
+                match what {
+                    What::Contended(holders) => {
+                        let mut all: BTreeSet<Key> = holders.iter().filter_map(|uid| self.owner(*uid)).collect();
+                        all.insert(who);
+                        let names: Vec<String> = all.iter().map(shown).collect();
+                        let why = format!("{at} has no room for all of {}, and who asks first has it", names.join(", "));
+                        all.into_iter().for_each(|one| drop(unsure.insert(one, Effect::Unsure { why: why.clone() })));
+                    }
+                    What::Before if matches!(now.as_ref().and_then(verdict::of), Some(Verdict::Waits(_))) => {}
+                    What::After if !touched.contains(&who) || !self.asks_once(now.as_ref()).await? => {}
+                    What::Before | What::After => {
+                        let why = format!("{at} is about to give room back, and it may ask before that or after");
+                        unsure.insert(who, Effect::Unsure { why });
+                    }
+                }
+            }
+        }
+        Ok(unsure)
+    }
+
+    /// Whether a refusal for room is not followed by another question for the same.
+    async fn asks_once(&self, one: Option<&AnyResource>) -> Result<bool, Error> {
+        if let Some(AnyResource::Run(run)) = one
+            && run.spec.admission.unwrap_or_default() == Admission::Refuse
+        {
+            return Ok(true);
+        }
+        for name in named(one) {
+            let falls = self.store().part(&name, |runtime: &Resource<Runtime>| !runtime.spec.fallback.is_empty()).await?;
+            if falls == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whom it concerns that a runtime goes with the apply that has them use it.
+    async fn going(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
+        let (mut unsure, mut going) = (BTreeMap::new(), Vec::new());
+        for key in touched.iter().filter(|key| key.0 == Runtime::KIND) {
+            let is_there = |runtime: &Resource<Runtime>| !runtime.metadata.is_deleting();
+            if self.store().part(&key.1, is_there).await? != Some(true) {
+                going.push(key.clone());
+            }
+        }
+        if going.is_empty() {
+            return Ok(unsure);
+        }
+        let leads = others::leading_to(self.store(), &going).await?;
+        for key in touched {
+            let one = self.store().get_any(&key.0, &key.1).await?.filter(|one| !one.metadata().is_deleting());
+            let Some(runtime) = named(one.as_ref()).iter().find_map(|name| leads.get(name)) else { continue };
+            let is_refused = matches!(one.as_ref().and_then(verdict::of), Some(Verdict::Refused(_)));
+            if is_refused || !self.effects(key).is_empty() {
+                let why = |it: &str| format!("{} goes with the same apply, and {it} may look before that or after", runtime.1);
+                unsure.insert(key.clone(), Effect::Unsure { why: why("it") });
+                unsure.insert(runtime.clone(), Effect::Unsure { why: why(&shown(key)) });
+            }
+        }
+        Ok(unsure)
+    }
+}
+
+/// The runtimes that an environment or a run names.
+fn named(one: Option<&AnyResource>) -> Vec<String> {
+    match one {
+        Some(AnyResource::Environment(environment)) => vec![environment.spec.runtime.resource_name()],
+        Some(AnyResource::Run(run)) => {
+            run.spec.environments.values().map(|request| request.place().runtime.resource_name()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// What is not known of one question for room.
 #[derive(Debug)]
-pub(super) struct Doubt {
+struct Doubt {
     /// The boxes it was asked for.
-    pub of: BTreeSet<Uuid>,
+    of: BTreeSet<Uuid>,
     /// The runtime, as refusals say it.
-    pub at: String,
-    pub what: What,
+    at: String,
+    what: What,
 }
 
 /// Why.
 #[derive(Debug)]
-pub(super) enum What {
+enum What {
     /// These have the room now, and may not have it when they ask later.
     Contended(BTreeSet<Uuid>),
     /// It has no room there since it asked before room was given back.
@@ -32,7 +122,7 @@ pub(super) enum What {
 }
 
 /// The doubts about what daemons of one backend were asked. One that does not answer any more has none.
-pub(super) async fn of(onlooker: &Onlooker) -> Vec<Doubt> {
+async fn of_daemons(onlooker: &Onlooker) -> Vec<Doubt> {
     let asked = onlooker.would().asked.clone();
     let mut doubts = Vec::new();
     for one in asked {
@@ -71,7 +161,7 @@ async fn about(onlooker: &Onlooker, asked: &Asked) -> Option<What> {
 }
 
 fn is_held(would: &Would, asked: &Asked, want: &Want) -> bool {
-    would.held.iter().any(|(at, p)| hmz_drivers::is_same_box(&p.key, &want.key) && is_same_daemon(at, &asked.target))
+    would.held.iter().any(|(at, p)| is_same_box(&p.key, &want.key) && is_same_daemon(at, &asked.target))
 }
 
 /// Whether there would be no room beside these, when those are gone.
@@ -79,4 +169,9 @@ async fn is_short(onlooker: &Onlooker, asked: &Asked, others: &[Promised], gone:
     let promised: Vec<Promised> = others.iter().chain(&asked.promised).cloned().collect();
     let answer = onlooker.inner.weigh(&asked.target, &asked.wants, &promised, gone).await.ok()??;
     Some(matches!(answer, Admitted::Short(_)))
+}
+
+fn shown(key: &Key) -> String {
+    let kind = if key.0 == Environment::KIND { "env".to_owned() } else { key.0.to_ascii_lowercase() };
+    format!("{kind}/{}", key.1)
 }

@@ -104,6 +104,16 @@ pub(super) async fn concerned(
     Ok(found.into_iter().map(|(who, (_, cause))| Concerned { who, cause }).collect())
 }
 
+/// The names of the runtimes that lead to one of these: themselves, and those that send a box or a harness there.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) async fn leading_to(store: &Store, runtimes: &[Key]) -> Result<BTreeMap<String, Key>, Error> {
+    let of: BTreeMap<String, Key> = runtimes.iter().map(|key| (key.1.clone(), key.clone())).collect();
+    let saved = Saved::read(store).await?;
+    Ok(saved.reached_by(&of).into_iter().map(|(name, key)| (name, key.clone())).collect())
+}
+
 /// As what an environment is rehearsed: one that a run owns is the run's to begin, and by itself only goes.
 fn key_of(env: &Resource<Environment>) -> Option<Key> {
     match owner_run(env) {

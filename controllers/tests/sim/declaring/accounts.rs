@@ -82,8 +82,11 @@ fn start(role: &str, cpus: Option<Cpus>, provider: &str) -> String {
 /// Each resource that is told of, whether it is applied or not, with what is told.
 pub fn told(planned: &[Planned]) -> BTreeMap<Key, Vec<Effect>> {
     let mut all: BTreeMap<Key, Vec<Effect>> = BTreeMap::new();
+    // each once; one that is applied as it is may be told of as another
     for one in planned {
-        all.entry((one.kind.clone(), one.name.clone())).or_default().extend(one.effects.iter().cloned());
+        if !one.effects.is_empty() {
+            all.insert((one.kind.clone(), one.name.clone()), one.effects.clone());
+        }
         for other in &one.others {
             let before = all.insert((other.kind.clone(), other.name.clone()), other.effects.clone());
             assert_eq!(before, None, "{}/{} is told of twice: {planned:#?}", other.kind, other.name);

@@ -1,6 +1,7 @@
 //! Plans of small worlds, told word by word.
 
 use super::{Somebody, accounts, manifests, simulated};
+use crate::daemon::NO_IMAGE;
 use crate::scenario::{INSTANCE, Sim};
 use hmz_api::kinds::{Environment, Run, condition};
 use hmz_api::rest::{Applied, ApplyRequest, Effect};
@@ -82,5 +83,170 @@ fn a_run_at_work_is_ended_and_begun_anew_when_it_is_replaced() {
         assert!(!sim.daemons[1].state().containers.contains_key(&container));
         let again = plan(sim.world(), &of(2, true)).await.unwrap().remove(0);
         assert_eq!(again.outcome, Ok(Applied::Unchanged));
+    });
+}
+
+/// Applies what these texts declare, and lets it come to rest.
+async fn applied(sim: &mut Sim, texts: &[String], set: Option<&str>) {
+    let request = ApplyRequest { set: set.map(str::to_owned), ..manifests::of(&texts.join("---\n")) };
+    for result in apply(&sim.store, &Somebody(sim.dice.clone()), &request).await.unwrap() {
+        assert!(result.outcome.is_ok(), "{result:?}");
+    }
+    sim.pass(Duration::from_secs(60)).await;
+}
+
+/// What an apply of these texts is told to do: each line of what it would do and set off.
+async fn words(sim: &Sim, request: &ApplyRequest) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in plan(sim.world(), request).await.unwrap() {
+        let of = accounts::shown(&(one.kind.clone(), one.name.clone()));
+        lines.push(match &one.outcome {
+            Ok(applied) => format!("{of} {}", applied.word()),
+            Err(error) => format!("{of}: {}", error.message),
+        });
+        lines.extend(one.effects.iter().map(|effect| format!("  {}", effect.words())));
+        for other in &one.others {
+            let of = accounts::shown(&(other.kind.clone(), other.name.clone()));
+            lines.extend(other.effects.iter().map(|effect| format!("  {of} {}", effect.words())));
+        }
+    }
+    lines
+}
+
+fn set(texts: &[String], prune: bool) -> ApplyRequest {
+    ApplyRequest { set: Some("one".into()), prune, ..manifests::of(&texts.join("---\n")) }
+}
+
+#[test]
+fn a_runtime_with_more_room_starts_who_waited_for_it_and_one_that_goes_refuses_them() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let c = |more: &str| manifests::runtime("docker:c", "b", more);
+        let of = |name: &str, cpus: &str| manifests::environment(name, "docker:c", &format!(", cpus: {cpus}"));
+        applied(&mut sim, &[c(", cpus: 1")], Some("one")).await;
+        applied(&mut sim, &[of("first", "1")], None).await;
+        applied(&mut sim, &[of("second", "1"), of("third", "3")], None).await;
+        let wider = [c(", cpus: 2")];
+        let started = "  env/second would start container 'second' of python:3.12-slim, 1 CPU, on docker:c";
+        assert_eq!(words(&sim, &set(&wider, false)).await, ["runtime/docker:c configured", started]);
+        // both of two that ask for the same
+        let both = [c(", cpus: 2"), of("fourth", "1")];
+        let luck = "docker@c has no room for all of env/fourth, env/second, and who asks first has it";
+        assert_eq!(
+            words(&sim, &set(&both, false)).await,
+            [
+                "runtime/docker:c configured".to_owned(),
+                format!("  env/second {luck}"),
+                "env/fourth created".into(),
+                "  would start container 'fourth' of python:3.12-slim, 1 CPU, on docker:c".into(),
+                format!("  {luck}"),
+            ]
+        );
+        // another image, a limit of containers and a list do nothing to whom they cannot serve
+        for more in [", cpus: 1, image: 'node:20'", ", cpus: 1, max_containers: 1", ", cpus: 1, lease: 30s"] {
+            assert_eq!(words(&sim, &set(&[c(more)], false)).await, ["runtime/docker:c configured"], "{more}");
+        }
+        let falls = [c(", cpus: 1, fallback: ['docker:a']")];
+        let told = words(&sim, &set(&falls, false)).await;
+        assert_eq!(told.len(), 3, "{told:#?}");
+        assert!(told[1].contains("env/second would start container 'second'") && told[1].contains("using docker:a"), "{told:#?}");
+        // one that goes stays for whoever is on it, and takes in nobody
+        let nothing = ApplyRequest { allow_empty: true, ..set(&[], true) };
+        let missing = "would be refused: no docker runtime is saved as 'c'; save one on the runtimes page of /settings, or write \
+                       docker/x for docker on this machine";
+        assert_eq!(
+            words(&sim, &nothing).await,
+            [
+                "runtime/docker:c pruned".to_owned(),
+                "  would wait: it goes when nothing is on it: env/first".into(),
+                format!("  env/second {missing}"),
+                format!("  env/third {missing}"),
+            ]
+        );
+    });
+}
+
+#[test]
+fn what_goes_lets_those_begin_that_waited_for_its_room() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let of = |name: &str, cpus: u64| manifests::environment(name, "docker:b", &format!(", cpus: {cpus}"));
+        applied(&mut sim, &[of("big", 3)], Some("one")).await;
+        applied(&mut sim, &[of("next", 2)], None).await;
+        let container = sim.daemons[1].boxes_of(INSTANCE).remove(0);
+        let gone = format!("  would remove container {container} from docker:b");
+        let starts = "  env/next would start container 'next' of python:3.12-slim, 2 CPUs, on docker:b";
+        let nothing = ApplyRequest { allow_empty: true, ..set(&[], true) };
+        assert_eq!(words(&sim, &nothing).await, ["env/big pruned".to_owned(), gone.clone(), starts.into()]);
+        let smaller = words(&sim, &set(&[of("big", 1)], false)).await;
+        let restarts = "  would start container 'big' of python:3.12-slim, 1 CPU, on docker:b";
+        assert_eq!(smaller, ["env/big configured".to_owned(), gone, restarts.into(), starts.into()]);
+        // who waits for another daemon is not asked about
+        let listed = sim.daemons[0].state().listed;
+        let _ = words(&sim, &nothing).await;
+        assert_eq!(sim.daemons[0].state().listed, listed);
+    });
+}
+
+#[test]
+fn one_that_never_held_anything_on_a_daemon_that_is_away_is_moved_from_it() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        sim.daemons[1].state().unreachable = true;
+        applied(&mut sim, &[manifests::environment("box", "docker:b", ", cpus: 1")], None).await;
+        let to_a = [manifests::environment("box", "docker:a", ", cpus: 1")];
+        let told = words(&sim, &manifests::of(&to_a[0])).await;
+        assert_eq!(told, ["env/box configured", "  would start container 'box' of python:3.12-slim, 1 CPU, on docker:a"]);
+        applied(&mut sim, &to_a, None).await;
+        let now = sim.store.get::<Environment>("box").await.unwrap().unwrap().status;
+        assert!(now.conditions.is_true(condition::READY), "{now:#?}");
+    });
+}
+
+#[test]
+fn an_image_that_is_another_is_asked_for_at_once_where_one_was_refused() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let c = |image: &str, more: &str| manifests::runtime("docker:c", "b", &format!(", image: '{image}'{more}"));
+        let of = [c(NO_IMAGE, ""), manifests::environment("box", "docker:c", "")];
+        applied(&mut sim, &of, Some("one")).await;
+        let box_now = async |sim: &Sim| sim.store.get::<Environment>("box").await.unwrap().unwrap().status;
+        assert_eq!(box_now(&sim).await.conditions.get(condition::READY).unwrap().reason, "Refused");
+        let unsure = "  env/box what was refused of it is asked for again within 10 minutes";
+        assert_eq!(words(&sim, &set(&[c(NO_IMAGE, ", cpus: 2")], false)).await, ["runtime/docker:c configured", unsure]);
+        let mended = [c("node:20", "")];
+        let starts = "  env/box would start container 'box' of node:20 on docker:c";
+        assert_eq!(words(&sim, &set(&mended, false)).await, ["runtime/docker:c configured", starts]);
+        sim.daemons[1].state().images.insert("node:20".into());
+        let request = set(&mended, false);
+        let _ = apply(&sim.store, &Somebody(sim.dice.clone()), &request).await.unwrap();
+        sim.pass(Duration::from_secs(5)).await;
+        assert!(box_now(&sim).await.conditions.is_true(condition::READY));
+    });
+}
+
+#[test]
+fn a_runtime_of_many_concerns_only_those_that_are_not_at_rest() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let c = |cpus: u64| manifests::runtime("docker:c", "b", &format!(", cpus: {cpus}"));
+        applied(&mut sim, &[c(3)], Some("one")).await;
+        let many: Vec<String> = (0..60).map(|n| manifests::environment(&format!("e{n}"), "docker:c", ", cpus: 0.05")).collect();
+        applied(&mut sim, &many, None).await;
+        applied(&mut sim, &[manifests::environment("last", "docker:c", ", cpus: 1")], None).await;
+        let asked = sim.daemons[1].state().asked;
+        let told = words(&sim, &set(&[c(4)], false)).await;
+        assert_eq!(told[1..], ["  env/last would start container 'last' of python:3.12-slim, 1 CPU, on docker:c"]);
+        let asked = sim.daemons[1].state().asked - asked;
+        assert!(asked < 15, "{asked} questions for one of sixty");
+        // and nobody is asked anything for a runtime that nobody waits for
+        let before: Vec<u64> = sim.daemons.iter().map(|daemon| daemon.state().asked).collect();
+        let _ = words(&sim, &set(&[manifests::runtime("docker:d", "a", "")], false)).await;
+        assert_eq!(sim.daemons.iter().map(|daemon| daemon.state().asked).collect::<Vec<_>>(), before);
     });
 }
