@@ -12,7 +12,7 @@ use hmz_api::kinds::{Runtime, annotation};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Applied, ApplyRequest, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Error, ErrorKind, Kind};
+use hmz_api::{AnyResource, Cpus, Error, ErrorKind, Kind};
 use hmz_controllers::declare::{Applier, apply, plan, spec};
 use hmz_store::{Ids, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,8 +221,11 @@ fn may_be_unsure(planned: &[Planned], unsure: &BTreeMap<Key, Vec<String>>) {
 
 /// A refusal without what was free at that moment: what is pruned meanwhile gives some back, before it is asked or after.
 fn lasting(message: &str) -> String {
-    let free = message.split_once(" has ").and_then(|(at, rest)| Some((at, rest.split_once(" of ")?.1)));
-    free.map_or_else(|| message.to_owned(), |(at, rest)| format!("{at} has some of {rest}"))
+    let free = |part: &str| match part.split_once(" of ") {
+        Some((free, rest)) if free.parse::<Cpus>().is_ok() => format!("some of {rest}"),
+        _ => part.to_owned(),
+    };
+    message.split(" has ").map(free).collect::<Vec<_>>().join(" has ")
 }
 
 /// What is declared of a resource beside its spec.

@@ -48,9 +48,13 @@ impl Rehearsal {
 
     /// Whether a refusal for room is not followed by another question for the same.
     async fn asks_once(&self, one: Option<&AnyResource>) -> Result<bool, Error> {
-        if let Some(AnyResource::Run(run)) = one
-            && run.spec.admission.unwrap_or_default() == Admission::Refuse
-        {
+        let admission = match one {
+            Some(AnyResource::Run(run)) => run.spec.admission.unwrap_or_default(),
+            // it waits where nothing is said, and so does not for being told to
+            Some(AnyResource::Environment(environment)) => environment.spec.admission.unwrap_or(Admission::Wait),
+            _ => return Ok(false),
+        };
+        if admission == Admission::Refuse {
             return Ok(true);
         }
         for name in named(one) {
