@@ -21,7 +21,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Seeds of a normal test run, shared out among the tests below.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 90;
 const PARTS: u64 = 3;
 /// Longer than anything that an apply sets off takes in a calm world.
 const RESTS: Duration = Duration::from_secs(420);
