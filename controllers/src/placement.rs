@@ -189,7 +189,7 @@ fn place(
     driven: bool,
     caller: &CallerContext,
 ) -> Place {
-    let saved = saved.filter(|r| if is_named { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) });
+    let saved = saved.filter(|r| is_named || !runtime::is_leaving(r));
     let spec = saved.as_ref().map(|r| r.spec.clone()).unwrap_or_default();
     let (first, second) = if is_named { (original, spec.workdir.as_deref()) } else { (spec.workdir.as_deref(), original) };
     let home = caller.env.get("HOME").map(String::as_str);

@@ -22,7 +22,7 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     let going = env.metadata.is_deleting();
     // one that is on its way out takes nothing new, and is still there for what it has
     let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
-    let takes = |r: &Resource<Runtime>| if begun { !r.metadata.is_deleting() } else { !runtime::is_leaving(r) };
+    let takes = |r: &Resource<Runtime>| begun || !runtime::is_leaving(r);
     let stale = saved.as_ref().is_some_and(|r| refusal::is_stale(r, world.settings.borrow().problem.is_some()));
     let first = saved.clone();
     let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);

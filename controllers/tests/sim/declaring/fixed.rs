@@ -230,6 +230,39 @@ fn an_image_that_is_another_is_asked_for_at_once_where_one_was_refused() {
 }
 
 #[test]
+fn a_run_that_was_accepted_keeps_a_runtime_that_goes_and_nobody_writes_for_ever() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.runners.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
+        sim.pass(Duration::from_secs(5)).await;
+        let run = |name: &str| {
+            format!(
+                "apiVersion: hmz/v1\nkind: Run\nmetadata: {{name: {name}}}\nspec: {{flow: one, environments: {{e_0: {{runtime: \
+                 'docker:c', workdir: /w, cpus: 1}}}}, admission: wait}}\n"
+            )
+        };
+        applied(&mut sim, &[manifests::runtime("docker:c", "b", ", cpus: 1")], Some("one")).await;
+        applied(&mut sim, &[run("first")], None).await;
+        applied(&mut sim, &[run("second")], None).await;
+        let nothing = ApplyRequest { allow_empty: true, ..set(&[], true) };
+        let stays = "  would wait: it goes when nothing is on it: env/first-e-0, run/first, run/second";
+        assert_eq!(words(&sim, &nothing).await, ["runtime/docker:c pruned", stays]);
+        apply(&sim.store, &Somebody(sim.dice.clone()), &nothing).await.unwrap();
+        sim.pass(Duration::from_secs(30)).await;
+        let before = sim.store.revision().await.unwrap();
+        sim.pass(Duration::from_secs(60)).await;
+        assert_eq!(sim.store.revision().await.unwrap(), before, "something is written while nothing happens");
+        sim.store.delete_any("Run", "first").await.unwrap();
+        sim.pass(Duration::from_secs(60)).await;
+        let second = sim.store.get::<Run>("second").await.unwrap().unwrap().status;
+        assert!(second.conditions.is_true(condition::RUNNING), "{second:#?}");
+        sim.store.delete_any("Run", "second").await.unwrap();
+        sim.pass(Duration::from_secs(60)).await;
+        assert_eq!(sim.store.get_any("Runtime", "docker:c").await.unwrap(), None);
+    });
+}
+
+#[test]
 fn a_runtime_of_many_concerns_only_those_that_are_not_at_rest() {
     simulated(async {
         let mut sim = Sim::calm(3);
