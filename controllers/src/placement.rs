@@ -92,6 +92,7 @@ pub fn answer(answer: Result<Admitted, DriverError>) -> Result<Result<Vec<Share>
         Ok(Admitted::Short(short)) => (if short.could_fit { PassedFor::Full } else { PassedFor::TooSmall }, short.message),
         Err(error @ DriverError::Transient(_)) => return Err(error),
         Err(error @ DriverError::Unreachable { .. }) => (PassedFor::Unreachable, error.to_string()),
+        Err(error @ DriverError::NoRoom(_)) => (PassedFor::Full, error.to_string()),
         Err(error @ (DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. })) => {
             (PassedFor::Refused, error.to_string())
         }

@@ -368,12 +368,9 @@ fn hopeless(resource: &AnyResource) -> Option<Error> {
     }
     let generation = environment.metadata.generation;
     let ready = environment.status.conditions.get(condition::READY).filter(|c| c.observed_generation >= generation)?;
-    let is_over = environment.spec.restart == RestartPolicy::Never && ENDS.contains(&ready.reason.as_str());
+    let is_over = environment.spec.restart == RestartPolicy::Never && condition::DEATHS.contains(&ready.reason.as_str());
     is_over.then(|| Error::failed(format!("it ended ({}{})", ready.reason, tail(ready))))
 }
-
-/// Reasons of an environment whose box has ended.
-const ENDS: [&str; 7] = ["OutOfMemory", "Stopped", "KilledByHand", "Exited", "RemovedByHand", "Unknown", "GuestSilent"];
 
 #[cfg(test)]
 mod tests {

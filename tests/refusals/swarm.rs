@@ -83,7 +83,20 @@ fn what_no_node_takes_in_time() {
     on.nodes.docker("manager", &[&takes[..], &labels, &["busybox:latest", "sleep", "100000"]].concat());
     flow(&on.place.project, "half", "box: {image: 'busybox:latest', cpus: 0.5}");
     let finished = on.place.exec("-f half $A -e box=swarm@c$P");
+    // an environment that declines to wait is refused for good, as where its runtime hands out no more
+    let text = format!(
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: half}}\nspec: {{runtime: 'swarm:c', workdir: '{}', image: \
+         'busybox:latest', cpus: 0.5, admission: refuse}}\n",
+        on.place.project.path()
+    );
+    on.place.project.write("half.yaml", &text);
+    let home = &on.place.home;
+    let declared = home.hmz(["apply", "--wait", "--timeout", "2m", "-f", "half.yaml"]).cwd(on.place.project.dir()).run();
     on.nodes.docker("manager", &["service", "rm", &name]);
+    let _ = declared.expect_code(2).says("error: env/half: swarm@c: no node took it within 30s: no suitable node (");
+    let refused: serde_json::Value = serde_json::from_str(&home.hmz(["get", "env/half", "-o", "json"]).run().ok().out()).unwrap();
+    assert_eq!(refused["status"]["refused_generation"], 1, "{refused}");
+    let _ = home.hmz(["delete", "env/half"]).run().ok();
     on.place.refused(finished, "hmz exec: error: swarm@c: no node took it within 30s: no suitable node (");
     on.nothing_is_left();
 }

@@ -466,6 +466,13 @@ async fn begin(
             failpoint::pass("environment.started");
             Ok(Next::Look(Some(Boxes::Seen(Some(BoxState::Running(started.pid))))))
         }
+        // of one that a run owns its run decides, and one with a list goes on along it
+        Err(DriverError::NoRoom(why)) if seen.owner == Owner::Nobody && !start.falls_back => {
+            outcome::no_node(&mut env, &why, now);
+            let patience = admission::no_room(&mut env, &seen.stale, now);
+            world.store.put_status(env).await?;
+            Ok(later(patience, plan::ROOM_RETRY))
+        }
         Err(error) => {
             let then = outcome::start_failed(&mut env, &error, start.falls_back, now);
             world.store.put_status(env).await?;

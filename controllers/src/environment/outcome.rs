@@ -3,7 +3,10 @@
 use crate::placement::Placed;
 use hmz_api::Resource;
 use hmz_api::condition::ConditionStatus::{self, False, True, Unknown};
-use hmz_api::kinds::condition::{CREATED, FELL_BACK, GUEST_READY, IMAGE_READY, NO_HARNESS, READY, SCHEDULED};
+use hmz_api::kinds::condition::{CREATED, DEATHS, FELL_BACK, GUEST_READY, IMAGE_READY, NO_HARNESS, READY, SCHEDULED};
+pub use hmz_api::kinds::condition::{
+    EXITED, GUEST_SILENT, KILLED_BY_HAND, MOVED, OUT_OF_MEMORY, REMOVED_BY_HAND, STOPPED, UNKNOWN,
+};
 use hmz_api::kinds::{Environment, Harness, PassedFor, PassedOver, Share};
 use hmz_drivers::{BoxState, DriverError, Ending, Exit, GuestFiles, Started};
 use jiff::Timestamp;
@@ -20,26 +23,10 @@ pub const PASSED_OVER: &str = "PassedOver";
 pub const INSUFFICIENT: &str = "Insufficient";
 /// Reason: the box is removed because another is declared.
 pub const REPLACING: &str = "Replacing";
-/// Reason: the kernel killed the box for memory.
-pub const OUT_OF_MEMORY: &str = "OutOfMemory";
-/// Reason: the box was asked to end through its daemon, or because that was stopped itself.
-pub const STOPPED: &str = "Stopped";
-/// Reason: somebody killed the box.
-pub const KILLED_BY_HAND: &str = "KilledByHand";
-/// Reason: the box's first process ended.
-pub const EXITED: &str = "Exited";
-/// Reason: what placed the box took it away from where it was.
-pub const MOVED: &str = "Moved";
-/// Reason: somebody removed the box.
-pub const REMOVED_BY_HAND: &str = "RemovedByHand";
-/// Reason: the box is gone and nobody knows why.
-pub const UNKNOWN: &str = "Unknown";
-/// Reason: the guest in a run's box never answered.
-pub const GUEST_SILENT: &str = "GuestSilent";
 
 /// Whether a reason says that a box ended.
 pub fn is_death(reason: &str) -> bool {
-    [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, MOVED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT].contains(&reason)
+    DEATHS.contains(&reason)
 }
 
 /// Sets a condition at the environment's generation.
@@ -93,7 +80,6 @@ pub fn sum_up(env: &mut Resource<Environment>, now: Timestamp) {
 /// Its share is held.
 pub fn held(env: &mut Resource<Environment>, share: Share, now: Timestamp) {
     env.status.share = Some(share);
-    env.status.waiting_since = None;
     set(env, SCHEDULED, True, "Held", "", now);
     for kind in [CREATED, GUEST_READY] {
         if env.status.conditions.get(kind).is_none_or(|c| c.status != True) {
@@ -157,7 +143,9 @@ pub fn not_held(env: &mut Resource<Environment>, status: ConditionStatus, reason
 pub fn admission_failed(env: &mut Resource<Environment>, error: &DriverError, now: Timestamp) {
     let (status, reason) = match error {
         DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
-        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => (False, REFUSED),
+        DriverError::Refused(_) | DriverError::NoRoom(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
+            (False, REFUSED)
+        }
         DriverError::Transient(_) => (False, "Failed"),
     };
     not_held(env, status, reason, &error.to_string(), now);
@@ -200,7 +188,9 @@ pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, falls_b
     let (status, reason) = match error {
         DriverError::Unreachable { .. } => (Unknown, "Unreachable"),
         DriverError::Transient(_) => (False, "Failed"),
-        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => (False, REFUSED),
+        DriverError::Refused(_) | DriverError::NoRoom(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
+            (False, REFUSED)
+        }
     };
     set(env, IMAGE_READY, status, reason, &error.to_string(), now);
     if reason == REFUSED {
@@ -211,8 +201,15 @@ pub fn pull_failed(env: &mut Resource<Environment>, error: &DriverError, falls_b
     Then::Again
 }
 
+/// Its share was held, and there is no room for it all the same: it is where it was before it asked.
+pub fn no_node(env: &mut Resource<Environment>, why: &str, now: Timestamp) {
+    set(env, CREATED, False, "Pending", "", now);
+    not_held(env, False, INSUFFICIENT, why, now);
+}
+
 /// Its box runs.
 pub fn started(env: &mut Resource<Environment>, started: &Started, files: &GuestFiles, now: Timestamp) {
+    env.status.waiting_since = None;
     env.status.container_id = Some(started.id.clone());
     env.status.container_name = Some(started.name.clone());
     env.status.pid = Some(started.pid);
@@ -248,7 +245,7 @@ pub fn start_failed(env: &mut Resource<Environment>, error: &DriverError, falls_
             env.status.share = None;
             set(env, SCHEDULED, False, LOST, &message, now);
         }
-        DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
+        DriverError::Refused(_) | DriverError::NoRoom(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
             set(env, CREATED, False, reason, &message, now);
             // the image may be what was wrong: it is looked for again
             set(env, IMAGE_READY, False, "Pending", "", now);

@@ -546,6 +546,27 @@ fn no_room_refuses_or_waits_as_it_says() {
 }
 
 #[test]
+fn that_no_node_took_it_is_no_room_and_does_not_begin_the_wait_anew() {
+    let mut env = planned(declared(), &seen(0));
+    (env.spec.admission, env.spec.wait_for) = (Some(Admission::Wait), Some("40s".parse().unwrap()));
+    let mut patience = Vec::new();
+    for round in [0, 30, 60] {
+        outcome::held(&mut env, Share::default(), at(round));
+        outcome::no_node(&mut env, "no node took it", at(round + 10));
+        patience.push(no_room(&mut env, &[], at(round + 10)));
+    }
+    assert_eq!(patience, [Patience::Left(Duration::from_secs(40)), Patience::Left(Duration::from_secs(10)), Patience::Over]);
+    let ready = env.status.conditions.get("Ready").unwrap();
+    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Refused", "no node took it (it waited 40s)"));
+    // what runs waits no more
+    env.status.waiting_since = Some(at(0));
+    let files = GuestFiles { program: "/p".into(), socket_dir: "/s".into(), scratch: "/t".into() };
+    let started = Started { id: "id".into(), name: "box-1".into(), pid: 12, node: None, reach: None };
+    outcome::started(&mut env, &started, &files, at(100));
+    assert_eq!(env.status.waiting_since, None);
+}
+
+#[test]
 fn a_refusal_says_what_is_wrong_with_the_file_that_has_the_runtime() {
     let mut env = planned(declared(), &seen(0));
     env.spec.admission = Some(Admission::Refuse);

@@ -272,7 +272,7 @@ async fn unanswered(world: &World, mut run: Resource<Run>, error: DriverError) -
         DriverError::Refused(_) | DriverError::Foreign(_) | DriverError::NoProgram { .. } => {
             settle(world, run, &error.to_string(), false).await
         }
-        DriverError::Unreachable { .. } => settle(world, run, &error.to_string(), true).await,
+        DriverError::Unreachable { .. } | DriverError::NoRoom(_) => settle(world, run, &error.to_string(), true).await,
         DriverError::Transient(why) => {
             let (generation, now) = (run.metadata.generation, world.clock.now());
             run.status.conditions.set(ENVIRONMENTS_READY, Unknown, "Failed", why, generation, now);

@@ -24,6 +24,24 @@ pub mod condition {
     pub const FELL_BACK: &str = "FellBack";
     /// Reason of `Created`: the CLI of an agent cannot run in the box, where the box's runtime says that it does.
     pub const NO_HARNESS: &str = "NoHarness";
+    /// Reason of `Created`: the kernel killed the box for memory.
+    pub const OUT_OF_MEMORY: &str = "OutOfMemory";
+    /// Reason of `Created`: the box was asked to end through its daemon, or because that was stopped itself.
+    pub const STOPPED: &str = "Stopped";
+    /// Reason of `Created`: somebody killed the box.
+    pub const KILLED_BY_HAND: &str = "KilledByHand";
+    /// Reason of `Created`: the box's first process ended.
+    pub const EXITED: &str = "Exited";
+    /// Reason of `Created`: what placed the box took it away from where it was.
+    pub const MOVED: &str = "Moved";
+    /// Reason of `Created`: somebody removed the box.
+    pub const REMOVED_BY_HAND: &str = "RemovedByHand";
+    /// Reason of `Created`: the box is gone and nobody knows why.
+    pub const UNKNOWN: &str = "Unknown";
+    /// Reason of `Created`: the guest in a run's box never answered.
+    pub const GUEST_SILENT: &str = "GuestSilent";
+    /// Every reason that says that a box ended.
+    pub const DEATHS: [&str; 8] = [OUT_OF_MEMORY, STOPPED, KILLED_BY_HAND, EXITED, MOVED, REMOVED_BY_HAND, UNKNOWN, GUEST_SILENT];
     /// Environment: the image is on the daemon.
     pub const IMAGE_READY: &str = "ImageReady";
     /// Environment: the box was created and started.

@@ -14,6 +14,9 @@ pub enum DriverError {
     /// It can never be as declared: a missing directory, an image that cannot be had. Text in the seeds' words.
     #[error("{0}")]
     Refused(String),
+    /// There is no room for it, which is known only now that it was asked for: no node of a swarm took it.
+    #[error("{0}")]
+    NoRoom(String),
     /// A program that was asked for is not on the PATH of the box.
     #[error("{program} is not on the PATH of {image}")]
     NoProgram {

@@ -5,6 +5,7 @@
 
 use futures::{FutureExt, StreamExt};
 use hmz_api::clock::SharedClock;
+use hmz_api::kinds::condition::DEATHS;
 use hmz_api::rest::{Event, EventType, SET_KIND};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Error};
 use hmz_store::{Change, Store, WatchEvent};
@@ -31,21 +32,14 @@ const SLACK: usize = 2;
 /// How long a message is kept at most, in characters.
 const LONGEST: usize = 1000;
 
-/// Reasons that say that something is not as it should be.
-const WARNINGS: [&str; 20] = [
+/// Reasons that say that something is not as it should be, beside those of a box's end.
+const WARNINGS: [&str; 13] = [
     "Refused",
     "RuntimeMissing",
     "Insufficient",
     "Waiting",
     "Unreachable",
     "Failed",
-    "OutOfMemory",
-    "Stopped",
-    "KilledByHand",
-    "Exited",
-    "RemovedByHand",
-    "Unknown",
-    "GuestSilent",
     "Lost",
     "PassedOver",
     "NotRemoved",
@@ -305,7 +299,8 @@ fn happened(was: Option<&Known>, is: &AnyResource) -> Vec<Happened> {
         if same || condition.reason == "Pending" || (condition.kind == "Ready" && condition.status != ConditionStatus::True) {
             continue;
         }
-        let kind_of = if WARNINGS.contains(&condition.reason.as_str()) { EventType::Warning } else { EventType::Normal };
+        let reason = condition.reason.as_str();
+        let kind_of = if WARNINGS.contains(&reason) || DEATHS.contains(&reason) { EventType::Warning } else { EventType::Normal };
         let message = match condition.message.split("\n\n").next().unwrap_or_default() {
             "" => format!("{} is {:?}", condition.kind, condition.status),
             said => format!("{} is {:?}: {said}", condition.kind, condition.status),

@@ -130,9 +130,12 @@ async fn known(session: &Session<'_>, heard: &Endings, id: &str) -> Result<Optio
     let past = past(session, id).await?;
     // what was heard meanwhile may be more than the daemon has kept
     let mut best = heard.of(id).filter(|h| h.explains() || past.died_at.is_none()).unwrap_or(past);
-    if best.died_at.is_some() && !best.explains() && session.machine().await?.here {
+    if let Some(at) = best.died_at.filter(|_| !best.explains())
+        && session.machine().await.is_ok_and(|machine| machine.here)
+    {
         let of = id.to_owned();
-        best.oom_at = tokio::task::spawn_blocking(move || lacked_memory(&of)).await.ok().flatten();
+        let lacked = tokio::task::spawn_blocking(move || lacked_memory(&of, at, CAUSE)).await;
+        best.oom_at = lacked.is_ok_and(|lacked| lacked).then_some(at);
     }
     Ok(best.died_at.is_some().then(|| best.ending()))
 }

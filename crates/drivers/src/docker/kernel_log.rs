@@ -18,14 +18,26 @@ const KILL: &str = "oom-kill:";
 /// The control group that lacked memory.
 const GROUP: &str = "oom_memcg=";
 
-/// When the kernel last killed a process in the container of that id, for want of the memory that it may have: in seconds since 1970, to
-/// a second or two.
-pub fn lacked_memory(id: &str) -> Option<i64> {
+/// How much the log's clock and the others may be apart, as a part of the time since the machine was started: nobody keeps the log's in step.
+const DRIFT: i64 = 2000;
+
+/// Whether the kernel has killed a process in the container of that id, for want of the memory that it may have, `within` so many seconds of
+/// `at`, in seconds since 1970.
+pub fn lacked_memory(id: &str, at: i64, within: i64) -> bool {
+    killed_at(id).is_some_and(|(then, uptime)| is_near(then, at, within, uptime))
+}
+
+fn is_near(then: i64, at: i64, within: i64, uptime: i64) -> bool {
+    (at - then).abs() <= within + uptime / DRIFT
+}
+
+/// When it last did so, and how long the machine runs.
+fn killed_at(id: &str) -> Option<(i64, i64)> {
     let file = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(LOG).ok()?;
     let since_boot = last(file, id)?;
     // the log's clock is the monotonic one, nearly
-    let read = |clock| clock_gettime(clock).tv_sec;
-    Some(read(ClockId::Realtime) - read(ClockId::Monotonic) + i64::try_from(since_boot.as_secs()).ok()?)
+    let (now, uptime) = (clock_gettime(ClockId::Realtime).tv_sec, clock_gettime(ClockId::Monotonic).tv_sec);
+    Some((now - uptime + i64::try_from(since_boot.as_secs()).ok()?, uptime))
 }
 
 /// The time of the last record of `log` that says so, since the machine was started.
@@ -93,6 +105,14 @@ mod tests {
             (killed_in(swap, "x"), killed_in("oom", "x"), killed_in("6,1,x,-;oom-kill:oom_memcg=/x", "x")),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn the_logs_clock_may_have_drifted_since_the_start() {
+        let day = 86_400;
+        assert!(is_near(1000, 1010, 10, day / 24) && !is_near(1000, 1012, 10, day / 24));
+        // some seconds a day
+        assert!(is_near(1000, 1012, 10, day) && is_near(1060, 1000, 10, 2 * day) && !is_near(1060, 1000, 10, day));
     }
 
     /// A log whose reads answer like that.

@@ -182,7 +182,7 @@ async fn waited(manager: &Manager<'_>, spec: &BoxSpec, service: Service, progres
                     }
                 };
                 if since.elapsed() > PATIENCE {
-                    return Err(DriverError::Refused(format!("{at}: no node took it within {}s: {words}", PATIENCE.as_secs())));
+                    return Err(DriverError::NoRoom(format!("{at}: no node took it within {}s: {words}", PATIENCE.as_secs())));
                 }
             }
         }
