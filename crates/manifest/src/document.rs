@@ -26,6 +26,8 @@ pub struct Declared {
     pub resource: AnyResource,
     /// Its spec as it is written: which fields there are, and what a plain scalar means by itself.
     pub written: serde_json::Value,
+    /// Where its name is.
+    pub(crate) at: At,
 }
 
 /// Reads a manifest: any number of documents, each one resource or a `List` of them. Empty documents are left out. What
@@ -71,8 +73,10 @@ pub fn read_declared(text: &str, origin: &str, context: &Context) -> Result<Vec<
     }
     twice(&resources, &nodes, &mut faults);
     if faults.is_empty() {
-        let specs = nodes.iter().map(|node| node.get("spec").map_or(serde_json::Value::Null, |e| written::to_json(&e.value)));
-        let declared = resources.into_iter().zip(specs).map(|(resource, written)| Declared { resource, written });
+        let declared = resources.into_iter().zip(&nodes).map(|(resource, node)| {
+            let written = node.get("spec").map_or(serde_json::Value::Null, |e| written::to_json(&e.value));
+            Declared { resource, written, at: name_at(node) }
+        });
         return Ok(declared.collect());
     }
     faults.sort_by_key(|f| f.at);
@@ -232,6 +236,11 @@ fn status<T: DeserializeOwned + Default>(root: &Node, faults: &mut Vec<Fault>) -
     }
 }
 
+/// Where a resource's name is.
+fn name_at(root: &Node) -> At {
+    root.at_path(&["metadata", "name"]).map_or(root.at, |name| name.at)
+}
+
 /// One text declares a resource once.
 fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>) {
     let mut seen = std::collections::BTreeMap::new();
@@ -240,10 +249,9 @@ fn twice(resources: &[AnyResource], nodes: &[Rc<Node>], faults: &mut Vec<Fault>)
         if name.is_empty() {
             continue;
         }
-        let at = node.at_path(&["metadata", "name"]).map_or(node.at, |n| n.at);
-        if let Some(first) = seen.insert((resource.kind(), name.clone()), at) {
+        if let Some(first) = seen.insert((resource.kind(), name.clone()), name_at(node)) {
             let message = format!("{} '{name}' is declared twice, first on line {}", resource.kind(), first.line);
-            faults.push(Fault::new(at, message));
+            faults.push(Fault::new(name_at(node), message));
         }
     }
 }

@@ -10,6 +10,7 @@
 //! - [`schema`] generates the JSON Schemas in `schemas/`.
 #![forbid(unsafe_code)]
 
+mod across;
 mod broken;
 mod check;
 mod de;
@@ -27,6 +28,7 @@ pub mod template;
 mod tree;
 mod written;
 
+pub use across::Across;
 pub use document::{Declared, read, read_declared};
 pub use emit::{to_yaml, to_yaml_all, value_to_yaml};
 pub use folder::watch_folders;

@@ -1,11 +1,12 @@
 //! What `-f` names: a file, the manifests of a directory, or standard input.
 
+use crate::across::Across;
 use crate::document::{Declared, read_declared};
 use crate::place::Context;
 use crate::report::{At, Report, into_error, lines, snippet};
 use crate::tree::MAX_BYTES;
 use hmz_api::{AnyResource, Error};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// How much of a directory is read.
@@ -22,7 +23,7 @@ pub enum Depth {
 /// the context's base for standard input; a relative path in `paths` begins in the context's base too.
 ///
 /// # Errors
-/// A usage error with every fault of every file, or that a path cannot be read, or that there is no manifest.
+/// A usage error with every fault of every file, a resource that two of them declare among them, or that a path cannot be read, or that there is no manifest.
 pub fn read_paths(paths: &[PathBuf], depth: Depth, stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
     let declared = read_paths_declared(paths, depth, stdin, context, false)?;
     Ok(declared.into_iter().map(|one| one.resource).collect())
@@ -42,8 +43,12 @@ pub fn read_paths_declared(
     let mut resources = Vec::new();
     let mut reports = Vec::new();
     let mut stdin = Some(stdin);
+    let mut across = Across::default();
     let mut take = |text: String, origin: &str, context: &Context| match read_declared(&text, origin, context) {
-        Ok(found) => resources.extend(found),
+        Ok(found) => {
+            reports.extend(across.take(&found, &text, origin));
+            resources.extend(found);
+        }
         Err(found) => reports.extend(found),
     };
     for path in paths {
@@ -108,7 +113,7 @@ fn manifests(shown: &Path, full: &Path, depth: Depth, may_be_empty: bool) -> Res
             let is_folder = depth == Depth::Whole && entry.file_type().map_err(|e| unreadable(&shown, e))?.is_dir();
             if is_folder && !name.as_encoded_bytes().starts_with(b".") {
                 folders.push((shown.join(name), path));
-            } else if is_manifest && path.is_file() {
+            } else if is_manifest && may_be_read(&path) {
                 files.push((shown.join(name), path));
             }
         }
@@ -119,6 +124,20 @@ fn manifests(shown: &Path, full: &Path, depth: Depth, may_be_empty: bool) -> Res
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether a manifest of a directory is a file, for all that is known: one that cannot be looked at, or a link to nothing, is read
+/// too, which says why it cannot be. What was left out without a word would be taken for not declared any more.
+fn may_be_read(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            // emacs locks what is edited by a link to nothing, and an entry may have gone since it was listed
+            let is_lock = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".#"));
+            !is_lock && path.symlink_metadata().is_ok()
+        }
+        Err(_) => true,
+    }
 }
 
 /// A whole text, never more than a manifest may be.

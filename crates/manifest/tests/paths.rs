@@ -54,18 +54,70 @@ fn folders_below_are_read_where_that_is_asked_for() {
     let base = folder.path().canonicalize().unwrap();
     std::fs::create_dir_all(base.join("d/below/more")).unwrap();
     std::fs::create_dir_all(base.join("d/.git")).unwrap();
-    for (file, name) in [("d/z.yaml", "z"), ("d/below/b.yaml", "b"), ("d/below/more/m.yml", "m"), ("d/.git/g.yaml", "g")] {
+    std::fs::create_dir_all(base.join("other")).unwrap();
+    for (file, name) in
+        [("other/l.yaml", "l"), ("d/z.yaml", "z"), ("d/below/b.yaml", "b"), ("d/below/more/m.yml", "m"), ("d/.git/g.yaml", "g")]
+    {
         std::fs::write(base.join(file), env(name, "./w")).unwrap();
     }
     std::os::unix::fs::symlink(base.join("d"), base.join("d/below/up")).unwrap();
-    std::os::unix::fs::symlink("below/b.yaml", base.join("d/link.yaml")).unwrap();
+    std::os::unix::fs::symlink("../other/l.yaml", base.join("d/link.yaml")).unwrap();
     let at = |path: &str| Some(base.join(path).to_str().unwrap().to_owned());
     let found = names_in(Depth::Whole, &["d"], "", &base).unwrap();
-    let expected = [("b", at("d/below/w")), ("m", at("d/below/more/w")), ("b", at("d/w")), ("z", at("d/w"))];
+    let expected = [("b", at("d/below/w")), ("m", at("d/below/more/w")), ("l", at("d/w")), ("z", at("d/w"))];
     assert_eq!(found, expected.map(|(name, workdir)| (name.to_owned(), workdir)));
     std::fs::create_dir_all(base.join("none/at/all")).unwrap();
     let none = names_in(Depth::Whole, &["none"], "", &base).unwrap_err();
     assert_eq!(none, "none: no *.yaml, *.yml or *.json in this directory or below it");
+}
+
+#[test]
+fn a_resource_is_declared_in_one_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    std::fs::create_dir(base.join("d")).unwrap();
+    for (file, name) in [("a.yaml", "x"), ("b.yaml", "x"), ("d/y.yaml", "y"), ("d/z.yaml", "x"), ("d/again.yaml", "x")] {
+        std::fs::write(base.join(file), format!("\u{feff}{}", env(name, "./w"))).unwrap();
+    }
+    let said = |paths: &[&str], stdin: &str| names(paths, stdin, &base).unwrap_err();
+    let place = "\n  |\n3 | metadata: {name: x}\n  |                  ^";
+    assert_eq!(said(&["a.yaml", "b.yaml"], ""), format!("b.yaml:3:18: Environment 'x' is declared here and in a.yaml{place}"));
+    assert_eq!(said(&["d"], ""), format!("d/z.yaml:3:18: Environment 'x' is declared here and in d/again.yaml{place}"));
+    assert_eq!(said(&["-", "a.yaml"], &env("x", "/w")), format!("a.yaml:3:18: Environment 'x' is declared here and in -{place}"));
+    assert_eq!(names(&["a.yaml", "d/y.yaml"], "", &base).unwrap().len(), 2);
+    // one of another kind is another, and a name that is to be made is none yet
+    let made = "apiVersion: hmz/v1\nkind: Run\nmetadata: {generateName: x-}\nspec: {flow: x}\n";
+    std::fs::write(base.join("r.yaml"), made).unwrap();
+    std::fs::write(base.join("s.yaml"), made).unwrap();
+    std::fs::write(base.join("t.yaml"), made.replace("generateName: x-", "name: x")).unwrap();
+    let paths = ["a.yaml", "r.yaml", "s.yaml", "t.yaml"].map(PathBuf::from);
+    let found = read_paths(&paths, Depth::Alone, &mut empty(), &Context::new(&base, None)).unwrap();
+    assert_eq!(found.len(), 4);
+}
+
+#[test]
+fn a_manifest_that_cannot_be_looked_at_is_not_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    std::fs::write(base.join("a.yaml"), env("a", "/w")).unwrap();
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, base.join(name)).unwrap();
+    // what is known to be no file, and the lock of one that is edited
+    std::fs::create_dir(base.join("folder.yaml")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(base.join("socket.yaml")).unwrap();
+    link("/dev/null", "device.yaml");
+    link("me@here.1:2", ".#a.yaml");
+    for depth in [Depth::Alone, Depth::Whole] {
+        let read = || names_in(depth, &["."], "", &base);
+        assert_eq!(read(), Ok(vec![("a".to_owned(), Some("/w".to_owned()))]));
+        for (to, said) in
+            [("gone.yaml", "No such file or directory (os error 2)"), ("b.yaml", "Too many levels of symbolic links")]
+        {
+            link(to, "b.yaml");
+            let found = read().unwrap_err();
+            assert!(found.starts_with(&format!("./b.yaml: {said}")), "{found}");
+            std::fs::remove_file(base.join("b.yaml")).unwrap();
+        }
+    }
 }
 
 #[test]

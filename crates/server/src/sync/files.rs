@@ -1,10 +1,9 @@
 //! The manifests of a source at one moment, and what they declare.
 
 use hmz_api::{AnyResource, Error, Metadata};
-use hmz_manifest::{Context, Report, into_error, manifests_of, read_declared, read_manifest};
+use hmz_manifest::{Across, Context, Report, into_error, manifests_of, read_declared, read_manifest};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What was found at one moment.
@@ -91,7 +90,7 @@ impl Snapshot {
         let mut declared =
             Declaration { revision: self.revision.clone(), subject: self.subject.clone(), ..Declaration::default() };
         let mut reports = Vec::new();
-        let mut seen: BTreeMap<(&'static str, String), &str> = BTreeMap::new();
+        let mut across = Across::default();
         for file in &self.files {
             let text = match &file.text {
                 Ok(text) => text,
@@ -104,16 +103,14 @@ impl Snapshot {
             match read_declared(text, &file.shown, &context) {
                 Err(found) => reports.extend(found),
                 Ok(found) => {
+                    reports.extend(across.take(&found, text, &file.shown));
                     for one in found {
                         let Metadata { name, generate_name, .. } = one.resource.metadata();
-                        let kind = one.resource.kind();
                         if name.is_empty() {
+                            let kind = one.resource.kind();
                             let made = generate_name.clone().unwrap_or_default();
                             let message =
                                 format!("{kind} '{made}?' has a generateName, and a set that is kept in step needs names");
-                            reports.push(Report::without_place(file.shown.clone(), message));
-                        } else if let Some(first) = seen.insert((kind, name.clone()), &file.shown) {
-                            let message = format!("{kind} '{name}' is declared here and in {first}");
                             reports.push(Report::without_place(file.shown.clone(), message));
                         }
                         declared.resources.push(one.resource);
@@ -174,7 +171,24 @@ mod tests {
         assert_ne!(read().revision, first.revision);
         let said = read().declaration(None).unwrap_err().message;
         assert!(said.contains("envs/b.yaml:2:7: 'Environmnt' is not a kind, did you mean 'Environment'?"), "{said}");
-        assert!(said.contains("envs/c.yaml: Environment 'box' is declared here and in envs/a.yaml"), "{said}");
+        assert!(said.contains("envs/c.yaml:3:18: Environment 'box' is declared here and in envs/a.yaml"), "{said}");
         assert!(said.contains("envs/d.yaml: this is a link that leads out of the repository"), "{said}");
+    }
+
+    #[test]
+    fn a_manifest_that_is_a_link_to_nothing_is_not_one_that_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let place = Place { root, named: Path::new("/named"), paths: &[], is_closed: true };
+        let read = || Snapshot::read(&place, None).unwrap();
+        std::fs::write(root.join("a.yaml"), BOX.replace("box", "other")).unwrap();
+        std::os::unix::fs::symlink("elsewhere/box.yaml", root.join("box.yaml")).unwrap();
+        let first = read();
+        let said = first.declaration(None).unwrap_err().message;
+        assert_eq!(said, "box.yaml: No such file or directory (os error 2)");
+        std::fs::create_dir(root.join("elsewhere")).unwrap();
+        std::fs::write(root.join("elsewhere/box.yaml"), BOX).unwrap();
+        assert_eq!(read().declaration(None).unwrap().resources.len(), 2);
+        assert_ne!(read().revision, first.revision);
     }
 }
