@@ -7,34 +7,15 @@
 
 mod common;
 
-use common::{Corner, HANG, docker, want, want_millis};
+use common::{Corner, HANG, docker, others, want, want_millis};
 use futures::future::join_all;
 use hmz_api::kinds::{Endpoint, RuntimeSpec};
 use hmz_api::{Cpus, Memory};
-use hmz_drivers::docker::{DockerDriver, Limits};
-use hmz_drivers::{Admitted, BoxState, Driver, DriverError, Purpose, RemoveOutcome, Target};
-use std::collections::BTreeMap;
+use hmz_drivers::docker::Limits;
+use hmz_drivers::{Admitted, Driver, DriverError, Purpose, RemoveOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// CPUs that others hold, in thousandths.
-async fn others(driver: &DockerDriver, target: &Target) -> u64 {
-    let mut shares = BTreeMap::new();
-    for one in driver.list(target).await.unwrap() {
-        let counts = match one.purpose {
-            Purpose::Box => !matches!(one.state, BoxState::Exited(_)),
-            Purpose::Hold => true,
-            Purpose::Foreign => matches!(one.state, BoxState::Running(_)) && !one.provider.is_empty(),
-            Purpose::Lock | Purpose::Probe => false,
-        };
-        if counts && one.provider != target.runtime.provider() {
-            let id = one.key.as_ref().map_or_else(|| one.id.clone(), |k| format!("{}.{}", k.uid, k.incarnation));
-            shares.insert(id, one.share.cpus.unwrap_or_default().millis());
-        }
-    }
-    shares.values().sum()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_that_want_two_thirds_exactly_one_is_admitted() {
@@ -47,7 +28,7 @@ async fn of_two_that_want_two_thirds_exactly_one_is_admitted() {
         assert!(tries < 400, "others on this daemon never hold still");
         let before = others(&one, &a.target).await;
         let mut target = a.target.clone();
-        target.spec.cpus = Some(Cpus::from_millis(before + 30));
+        target.spec.cpus = Some(Cpus::from_millis(before.cpus.unwrap_or_default().millis() + 30));
         target.spec.memory = Some(Memory::from_bytes(1 << 50));
         let (ka, kb) = (a.key("box"), b.key("box"));
         let (wa, wb) = ([want_millis(&ka, 20)], [want_millis(&kb, 20)]);

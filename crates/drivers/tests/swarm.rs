@@ -252,6 +252,30 @@ async fn constraints_say_where_a_box_lands_and_generic_resources_too() {
 }
 
 #[tokio::test]
+async fn a_box_lands_where_its_cpus_are_free() {
+    // alone: a node's CPUs are all taken
+    let mut swarm = Swarm::with(FlockOperation::LockExclusive, |_| ());
+    let driver = swarm.driver();
+    let on = |swarm: &mut Swarm, constraint: &str| swarm.corner.target.spec.constraints = vec![constraint.into()];
+    on(&mut swarm, "node.hostname==w2");
+    // the scheduler prefers the node with less on it
+    for role in ["one", "two", "three"] {
+        let key = swarm.corner.key(role);
+        swarm.up(&driver, &mut swarm.spec(&key), want(&key)).await.unwrap();
+    }
+    on(&mut swarm, "node.hostname==w1");
+    let all = driver.probe(&swarm.corner.target).await.unwrap().cpus;
+    let full = swarm.corner.key("full");
+    swarm.up(&driver, &mut swarm.spec(&full), Want { cpus: Some(all), ..want(&full) }).await.unwrap();
+    on(&mut swarm, "node.role==worker");
+    for (role, wanted, node) in [("none", None, "w1"), ("some", Some(Cpus::whole(1)), "w2")] {
+        let key = swarm.corner.key(role);
+        let started = swarm.up(&driver, &mut swarm.spec(&key), Want { cpus: wanted, ..want(&key) }).await.unwrap();
+        assert_eq!(swarm.node_of(&started.name), node, "{role}");
+    }
+}
+
+#[tokio::test]
 async fn gpus_without_the_name_of_a_resource_are_refused_before_anything_is_made() {
     let swarm = Swarm::new(|_| ());
     let key = swarm.corner.key("box");

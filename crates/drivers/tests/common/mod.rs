@@ -7,7 +7,8 @@ use hmz_api::kinds::{RuntimeSpec, Share};
 use hmz_api::reference::{Backend, RuntimeRef};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::docker::{DockerDriver, DockerIdentity, Limits};
-use hmz_drivers::{Admitted, BoxKey, BoxSpec, Driver, GuestFiles, Target, Want};
+use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, GuestFiles, Purpose, Target, Want};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -134,6 +135,26 @@ pub fn want(key: &BoxKey) -> Want {
 
 pub fn want_millis(key: &BoxKey, millis: u64) -> Want {
     Want { cpus: Some(Cpus::from_millis(millis)), ..want(key) }
+}
+
+/// CPUs and memory that others hold on the daemon.
+pub async fn others(driver: &DockerDriver, target: &Target) -> Share {
+    let mut shares = BTreeMap::new();
+    for one in driver.list(target).await.unwrap() {
+        let counts = match one.purpose {
+            Purpose::Box => !matches!(one.state, BoxState::Exited(_)),
+            Purpose::Hold => true,
+            Purpose::Foreign => matches!(one.state, BoxState::Running(_)) && !one.provider.is_empty(),
+            Purpose::Lock | Purpose::Probe => false,
+        };
+        if counts && one.provider != target.runtime.provider() {
+            let id = one.key.as_ref().map_or_else(|| one.id.clone(), |k| format!("{}.{}", k.uid, k.incarnation));
+            let (cpus, memory) = (one.share.cpus.unwrap_or_default().millis(), one.share.memory.unwrap_or_default().bytes());
+            shares.insert(id, (cpus, memory));
+        }
+    }
+    let (cpus, memory) = shares.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    Share { cpus: Some(Cpus::from_millis(cpus)), memory: Some(Memory::from_bytes(memory)), gpus: Vec::new() }
 }
 
 /// The GPUs of each share that was granted.
