@@ -612,9 +612,9 @@ fn admit(run: &mut Resource<Run>, gang: &[&Resource<Environment>], seen: &Observ
             return refuse(run, &error, seen.now);
         }
     }
-    // an address that only the daemon's machine can tell is found out by the environment's controller first
-    let several = |e: &Resource<Environment>| seen.places.get(&e.metadata.name).is_some_and(|p| p.len() > 1);
-    if gang.iter().any(|e| e.status.endpoint.is_none() && !several(e)) {
+    // an address that only the daemon's machine can tell is found out by the environment's controller first, where it can be
+    let alone = |e: &Resource<Environment>| seen.places.get(&e.metadata.name).is_none_or(|p| p.len() == 1);
+    if gang.iter().any(|e| e.status.endpoint.is_none() && alone(e)) {
         return Step::Wait(Action::await_change());
     }
     if let Some(rest) = gang.iter().filter_map(|e| admission_pause(e, seen.now)).max() {

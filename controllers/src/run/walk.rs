@@ -3,7 +3,7 @@
 use super::plan::Group;
 use crate::environment::plan::{key_of, placed, standing, target_of, want_of};
 use crate::placement::{self, Place, Placed, may_change, survey, told};
-use crate::target::is_same_daemon;
+use crate::target::{is_same_daemon, not_saved};
 use hmz_api::kinds::condition::SCHEDULED;
 use hmz_api::kinds::{Environment, PassedOver, Share};
 use hmz_api::{Resource, RuntimeRef};
@@ -67,7 +67,16 @@ pub enum Next {
     },
 }
 
-/// The places of an environment. One that has no list is asked whatever has become of its runtime since it was accepted.
+/// Why one is asked for nowhere whose runtime is not there any more: it went in the moment that its run was accepted, or was
+/// let go by force. Its own controller says so too, and what is held for it is not.
+fn gone(env: &Resource<Environment>, role: &str) -> String {
+    if env.status.serves.is_some() {
+        return not_saved(&env.spec.runtime, None);
+    }
+    format!("'{role}': {}", not_saved(&env.spec.runtime, Some(role)))
+}
+
+/// The places of an environment. One that has no list is asked whatever its runtime has become since it was accepted.
 fn places_of(env: &Resource<Environment>, places: &BTreeMap<String, Vec<Place>>) -> Vec<Place> {
     let status = &env.status;
     let mut places = match places.get(&env.metadata.name).map(Vec::as_slice) {
@@ -101,10 +110,13 @@ pub fn next(
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for env in gang.iter().filter(|e| !scheduled(e) && !walk.held.contains_key(&e.metadata.name)) {
         let name = &env.metadata.name;
+        let role = key_of(env, instance).role;
+        if places.get(name).is_some_and(Vec::is_empty) {
+            return Next::Nowhere { message: gone(env, &role), could_fit: false };
+        }
         let places = places_of(env, places);
         let mut asked = standing(env, None);
         asked.extend(walk.passed.get(name).into_iter().flatten().cloned());
-        let role = key_of(env, instance).role;
         let (passed, found) = survey(&places, &asked, now);
         let Some(place) = found else {
             // what was started of the gang does not wait for the rest
@@ -328,6 +340,7 @@ mod tests {
         let error = DriverError::Refused("no such image".into());
         crate::environment::outcome::pull_failed(&mut refused, &error, true, Timestamp::UNIX_EPOCH);
         says("its image was refused", walk(std::slice::from_ref(&refused), &[list], holds));
+        says("its runtime is gone", walk(&split, &[list, &[]], holds));
         let mut up = env(2, "a");
         crate::environment::outcome::held(&mut up, Share::default(), Timestamp::UNIX_EPOCH);
         says("beside one that is up", walk(&[refused, up], &[list, list], full));

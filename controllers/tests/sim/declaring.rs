@@ -23,8 +23,10 @@ use uuid::Uuid;
 /// Seeds of a normal test run, shared out among the tests below.
 const SEEDS: u64 = 90;
 const PARTS: u64 = 3;
-/// Longer than anything that an apply sets off takes in a calm world.
-const RESTS: Duration = Duration::from_secs(420);
+/// Together longer than anything that an apply sets off takes in a calm world.
+const MINUTES: u32 = 8;
+/// More than everything in a world writes in a minute, and far less than two that write against each other do.
+const MANY: u64 = 3000;
 
 /// Who applies in the simulation.
 struct Somebody(crate::dice::Dice);
@@ -67,16 +69,28 @@ async fn quiet(seed: u64) -> (Sim, ApplyRequest) {
     if sim.dice.one_in(6) {
         sim.cut_off();
     }
-    sim.pass(RESTS).await;
+    rest(&mut sim).await;
     for one in sim.store.list_any(None).await.unwrap().items {
         if one.metadata().is_deleting() || verdict::of(&one).is_none() {
             let _ = sim.store.delete_any(one.kind(), &one.metadata().name).await;
         }
     }
-    sim.pass(RESTS).await;
+    rest(&mut sim).await;
     let again = last.filter(|_| sim.dice.one_in(5));
     let next = again.unwrap_or_else(|| manifests::request(&sim));
     (sim, next)
+}
+
+/// Lets it come to rest: in the end nothing is written while nothing happens.
+async fn rest(sim: &mut Sim) {
+    let mut written = 0;
+    for _ in 0..MINUTES {
+        let before = sim.store.revision().await.unwrap();
+        sim.pass(Duration::from_secs(61)).await;
+        written = sim.store.revision().await.unwrap() - before;
+        assert!(written < MANY, "{written} writes in a minute");
+    }
+    assert_eq!(written, 0, "something is written while nothing happens");
 }
 
 /// What everybody has come to, by a word.
@@ -123,7 +137,7 @@ async fn play(seed: u64) {
     for one in &planned {
         sim.tell(format!("planned {} {} {:?} {:?} {:?}", one.kind, one.name, one.outcome, one.effects, one.others));
     }
-    sim.pass(RESTS).await;
+    rest(&mut sim).await;
     owners.look(&sim).await;
     for one in sim.store.list_any(None).await.unwrap().items {
         sim.tell(format!("now {}", serde_json::to_string(&one).unwrap()));

@@ -1,9 +1,9 @@
 //! Plans of small worlds, told word by word.
 
-use super::{Somebody, accounts, manifests, simulated};
+use super::{Somebody, accounts, manifests, rest, simulated};
 use crate::daemon::NO_IMAGE;
 use crate::scenario::{INSTANCE, Sim};
-use hmz_api::kinds::{Environment, Run, condition};
+use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::rest::{Applied, ApplyRequest, Effect};
 use hmz_controllers::declare::{apply, plan};
 use hmz_manifest::{Context, read_declared};
@@ -259,6 +259,31 @@ fn a_run_that_was_accepted_keeps_a_runtime_that_goes_and_nobody_writes_for_ever(
         sim.store.delete_any("Run", "second").await.unwrap();
         sim.pass(Duration::from_secs(60)).await;
         assert_eq!(sim.store.get_any("Runtime", "docker:c").await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_run_whose_runtime_is_gone_is_refused_and_nobody_writes_for_ever() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let run = "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: waits}\nspec: {flow: one, environments: {e_0: {runtime: \
+                   'docker:c', workdir: /w, cpus: 1}}, admission: wait}\n";
+        let (c, full) = (manifests::runtime("docker:c", "b", ""), manifests::environment("full", "docker:b", ", cpus: 4"));
+        applied(&mut sim, &[c, full], None).await;
+        applied(&mut sim, &[run.to_owned()], None).await;
+        let status = async |sim: &Sim| sim.store.get::<Run>("waits").await.unwrap().unwrap().status;
+        assert!(status(&sim).await.conditions.is_true(condition::ACCEPTED));
+        // as one does that goes in the moment that the run is accepted
+        sim.store.delete::<Runtime>("docker:c").await.unwrap();
+        let mut going = sim.store.get::<Runtime>("docker:c").await.unwrap().unwrap();
+        going.metadata.finalizers.clear();
+        sim.store.update(going).await.unwrap();
+        sim.store.delete_any("Environment", "full").await.unwrap();
+        rest(&mut sim).await;
+        let complete = status(&sim).await.conditions.get(condition::COMPLETE).cloned().unwrap();
+        assert_eq!(complete.reason, "Refused");
+        assert!(complete.message.starts_with("'e_0': no docker runtime is saved as 'c'; "), "{}", complete.message);
     });
 }
 
