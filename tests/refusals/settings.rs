@@ -3,10 +3,11 @@
 use super::Place;
 
 /// A runtime `n` of a backend, and what is said of it.
-const ENTRIES: [(&str, &str, &str); 57] = [
+const ENTRIES: [(&str, &str, &str); 58] = [
     ("docker", "{workdir: x}", "the workdir 'x' must be absolute or under ~/"),
     ("docker", "{workdir: \"/a\\nb\"}", "the workdir '/a\nb' cannot contain newlines or quotes"),
     ("docker", "{endpoint: 'tcp://h:1', workdir: ~/x}", "~/x is on a remote docker host, so it must be an absolute path"),
+    ("swarm", "{endpoint: 'tcp://h:1', workdir: ~/x}", "~/x is on a remote docker swarm, so it must be an absolute path"),
     (
         "docker",
         "{fallback: [box]}",

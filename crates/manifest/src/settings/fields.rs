@@ -265,7 +265,8 @@ fn places(c: &mut Check<'_>, runtime: Option<&RuntimeRef>, spec: &mut RuntimeSpe
     } else if home && spec.container.is_some() {
         c.plain(&["workdir"], format!("the workdir '{text}' is a path in the container, so it must be absolute"));
     } else if home && matches!(spec.endpoint, Endpoint::Tcp { .. } | Endpoint::Ssh(_) | Endpoint::Saved(_)) {
-        c.plain(&["workdir"], format!("{text} is on a remote docker host, so it must be an absolute path"));
+        let of = if runtime.is_some_and(|r| r.backend == hmz_api::Backend::Swarm) { "swarm" } else { "host" };
+        c.plain(&["workdir"], format!("{text} is on a remote docker {of}, so it must be an absolute path"));
     } else if home && runtime.is_some_and(|r| r.backend == hmz_api::Backend::Ssh) {
         // of the far home, which only the host itself knows
     } else if text.starts_with('/') || home {
