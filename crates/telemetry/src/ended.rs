@@ -90,6 +90,6 @@ impl Ended {
         if let Some(why) = self.failure {
             span["status"] = serde_json::json!({"code": 2, "message": why});
         }
-        outbox.put(self.process, span);
+        let _ = outbox.put(self.process, span);
     }
 }

@@ -91,7 +91,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             "endTimeUnixNano": nanos(SystemClock.now()),
             "attributes": attributes,
         });
-        self.0.put(None, span);
+        let _ = self.0.put(None, span);
     }
 }
 

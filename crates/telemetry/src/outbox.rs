@@ -1,20 +1,25 @@
 //! Spans on their way to a collector: OTLP over HTTP, as JSON, sent by a thread that is there once there is one to send. A collector
-//! that does not answer costs spans and nothing else.
+//! that does not answer costs spans and nothing else: so many wait at most, and the end of the process waits so long at most.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long spans are gathered, how many at most, and how long a collector may take.
 const GATHERED: Duration = Duration::from_secs(1);
 const MOST: usize = 512;
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// How many spans wait to be gathered; what is more is lost.
+const WAITING: usize = 4096;
+/// How long the end waits until all was sent.
+const AT_THE_END: Duration = Duration::from_secs(2);
 
 /// Where spans go.
 pub(crate) struct Outbox {
@@ -28,11 +33,12 @@ type OfProcess = (&'static str, Value);
 
 #[derive(Default)]
 struct State {
-    tell: Option<mpsc::Sender<OfProcess>>,
-    thread: Option<JoinHandle<()>>,
+    tell: Option<SyncSender<OfProcess>>,
+    /// Ends with the thread.
+    thread: Option<Receiver<Infallible>>,
 }
 
-/// Waits until all was sent when it is dropped.
+/// Waits until all was sent when it is dropped, but for no collector that takes its time.
 pub(crate) struct Sender(pub Arc<Outbox>);
 
 impl std::fmt::Debug for Sender {
@@ -48,8 +54,8 @@ impl Drop for Sender {
         let thread = state.thread.take();
         drop(state);
         if let Some(thread) = thread {
-            // it has nothing to say
-            let _ = thread.join();
+            // it has nothing to say; one that is still at it ends with the process
+            let _ = thread.recv_timeout(AT_THE_END);
         }
     }
 }
@@ -95,19 +101,24 @@ impl Outbox {
         Arc::new(Self { collector, process, state: Mutex::default() })
     }
 
-    /// Sends a span soon; `process`: where it was, unless it was here.
-    pub(crate) fn put(self: &Arc<Self>, process: Option<&'static str>, span: Value) {
+    /// Sends a span soon; `process`: where it was, unless it was here. Whether there was room for it: nobody waits for any.
+    pub(crate) fn put(self: &Arc<Self>, process: Option<&'static str>, span: Value) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.tell.is_none() {
-            let (tell, told) = mpsc::channel();
+            let (tell, told) = mpsc::sync_channel(WAITING);
+            let (at_work, thread) = mpsc::channel();
             let this = Arc::clone(self);
+            let work = move || {
+                let _at_work: mpsc::Sender<Infallible> = at_work;
+                this.work(&told);
+            };
             // without a thread nothing is sent
-            let Ok(thread) = std::thread::Builder::new().name("spans".into()).spawn(move || this.work(&told)) else { return };
+            if std::thread::Builder::new().name("spans".into()).spawn(work).is_err() {
+                return false;
+            }
             (state.tell, state.thread) = (Some(tell), Some(thread));
         }
-        if let Some(tell) = &state.tell {
-            let _ = tell.send((process.unwrap_or(self.process), span));
-        }
+        state.tell.as_ref().is_some_and(|tell| tell.try_send((process.unwrap_or(self.process), span)).is_ok())
     }
 
     fn work(&self, told: &Receiver<OfProcess>) {
@@ -166,4 +177,31 @@ pub(crate) fn attribute(name: &str, value: &Value) -> Value {
 /// A time, as OTLP writes it.
 pub(crate) fn nanos(at: Timestamp) -> String {
     at.as_nanosecond().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_collector_that_never_answers_costs_spans_and_nothing_else() {
+        // whoever connects is let in by the kernel and hears nothing
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        let outbox = Outbox::new(Collector::read(&url).unwrap(), "runner");
+        let sender = Sender(Arc::clone(&outbox));
+        let all = 4 * WAITING;
+        let taken = (0..all).filter(|n| outbox.put(None, json!({"name": n.to_string()}))).count();
+        assert!((WAITING..all).contains(&taken), "{taken} of {all}");
+        let (tell, told) = mpsc::channel();
+        let ending = std::thread::spawn(move || {
+            drop(sender);
+            tell.send(())
+        });
+        // against hanging; one batch after the other would take its time for each
+        told.recv_timeout(Duration::from_secs(30)).unwrap();
+        ending.join().unwrap().unwrap();
+        drop(listener);
+    }
 }
