@@ -16,6 +16,9 @@ const ATTEMPTS: u32 = 16;
 /// The order in which what a set has lost goes: first what uses the rest.
 const LAST_TO_FIRST: [&str; 4] = ["Run", "Environment", "Flow", "Runtime"];
 
+/// What is used by others, and so is as it is declared before whoever uses it looks.
+const IS_USED: [&str; 2] = ["Flow", "Runtime"];
+
 /// Who applies, as far as the store does not know.
 #[async_trait]
 pub trait Applier: Send + Sync {
@@ -40,8 +43,8 @@ pub trait Applier: Send + Sync {
     async fn gone(&self, store: &Store, kind: &'static str, name: &str) -> Result<(), Error>;
 }
 
-/// Applies each resource by itself; one that is refused does not hold up another. Members that a set has lost go when nothing
-/// was refused.
+/// Applies each resource by itself, in their order but for what others use, which comes first; one that is refused does not hold
+/// up another. Members that a set has lost go when nothing was refused.
 ///
 /// # Errors
 /// The request as a whole is refused: it asks for what cannot be, such as a set that is emptied by an oversight.
@@ -49,7 +52,9 @@ pub async fn apply(store: &Store, applier: &dyn Applier, request: &ApplyRequest)
     check(request)?;
     let mut results = Vec::with_capacity(request.resources.len());
     let mut declared = BTreeSet::new();
-    for (nth, resource) in request.resources.iter().enumerate() {
+    let mut order: Vec<(usize, &AnyResource)> = request.resources.iter().enumerate().collect();
+    order.sort_by_key(|(_, resource)| !IS_USED.contains(&resource.kind()));
+    for (nth, resource) in order {
         let kind = resource.kind().to_owned();
         let done = match asked(resource, request.written.get(nth)) {
             Ok(asked) => one(store, applier, request, asked).await,
@@ -60,8 +65,11 @@ pub async fn apply(store: &Store, applier: &dyn Applier, request: &ApplyRequest)
             Err(e) => (shown(resource.metadata()), Err(e)),
         };
         declared.insert((kind.clone(), name.clone()));
-        results.push(ApplyResult { kind, name, outcome });
+        results.push((nth, ApplyResult { kind, name, outcome }));
     }
+    // they are told of as they are declared
+    results.sort_by_key(|(nth, _)| *nth);
+    let mut results: Vec<ApplyResult> = results.into_iter().map(|(_, result)| result).collect();
     if let Some(set) = request.set.as_deref().filter(|_| request.prune) {
         if results.iter().all(|result| result.outcome.is_ok()) {
             results.extend(prune(store, set, &declared).await?);

@@ -223,8 +223,8 @@ fn may_be_unsure(planned: &[Planned], unsure: &BTreeMap<Key, Vec<String>>) {
             } else if why.contains("is about to give room back") {
                 let gives = |one: &Planned| one.effects.iter().any(|effect| matches!(effect, Effect::Remove { .. }));
                 planned.iter().any(gives)
-            } else if let Some((runtime, _)) = why.split_once(" goes with the same apply, and ") {
-                planned.iter().any(|one| one.name == runtime && one.outcome == Ok(Applied::Pruned))
+            } else if let Some((used, _)) = why.split_once(" goes with the same apply, and ") {
+                planned.iter().any(|one| one.name == used && one.outcome == Ok(Applied::Pruned))
             } else {
                 why == "whether swarm@s has room is known only when it is asked for it"
             };

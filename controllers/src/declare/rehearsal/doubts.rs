@@ -7,7 +7,7 @@
 use super::driver::{Asked, Onlooker, Would};
 use super::{Key, Rehearsal, others};
 use crate::target::is_same_daemon;
-use hmz_api::kinds::{Admission, Environment, Runtime};
+use hmz_api::kinds::{Admission, Environment, Flow, Runtime};
 use hmz_api::rest::Effect;
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{AnyResource, Error, Kind, Resource};
@@ -66,27 +66,30 @@ impl Rehearsal {
         Ok(false)
     }
 
-    /// Whom it concerns that a runtime goes with the apply that has them use it.
+    /// Whom it concerns that a runtime or a flow goes with the apply that has them use it.
     async fn going(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
         let (mut unsure, mut going) = (BTreeMap::new(), Vec::new());
-        for key in touched.iter().filter(|key| key.0 == Runtime::KIND) {
-            let is_there = |runtime: &Resource<Runtime>| !runtime.metadata.is_deleting();
-            if self.store().part(&key.1, is_there).await? != Some(true) {
+        for key in touched.iter().filter(|key| [Runtime::KIND, Flow::KIND].contains(&key.0.as_str())) {
+            let there = self.store().get_any(&key.0, &key.1).await?;
+            if there.is_none_or(|one| one.metadata().is_deleting()) {
                 going.push(key.clone());
             }
         }
         if going.is_empty() {
             return Ok(unsure);
         }
-        let leads = others::leading_to(self.store(), &going).await?;
+        let (runtimes, flows): (Vec<Key>, Vec<Key>) = going.into_iter().partition(|key| key.0 == Runtime::KIND);
+        let leads = others::leading_to(self.store(), &runtimes).await?;
         for key in touched {
             let one = self.store().get_any(&key.0, &key.1).await?.filter(|one| !one.metadata().is_deleting());
-            let Some(runtime) = named(one.as_ref()).iter().find_map(|name| leads.get(name)) else { continue };
+            let runtime = named(one.as_ref()).iter().find_map(|name| leads.get(name));
+            let flow = || flows.iter().find(|flow| matches!(&one, Some(AnyResource::Run(run)) if run.spec.flow == flow.1));
+            let Some(used) = runtime.or_else(flow) else { continue };
             let is_refused = matches!(one.as_ref().and_then(verdict::of), Some(Verdict::Refused(_)));
             if is_refused || !self.effects(key).is_empty() {
-                let why = |it: &str| format!("{} goes with the same apply, and {it} may look before that or after", runtime.1);
+                let why = |it: &str| format!("{} goes with the same apply, and {it} may look before that or after", used.1);
                 unsure.insert(key.clone(), Effect::Unsure { why: why("it") });
-                unsure.insert(runtime.clone(), Effect::Unsure { why: why(&shown(key)) });
+                unsure.insert(used.clone(), Effect::Unsure { why: why(&shown(key)) });
             }
         }
         Ok(unsure)

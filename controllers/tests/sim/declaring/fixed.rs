@@ -3,10 +3,12 @@
 use super::{Somebody, accounts, manifests, rest, simulated};
 use crate::daemon::NO_IMAGE;
 use crate::scenario::{INSTANCE, Sim};
+use hmz_api::AnyResource;
 use hmz_api::kinds::{Environment, Run, Runtime, condition};
 use hmz_api::rest::{Applied, ApplyRequest, Effect};
 use hmz_controllers::declare::{apply, plan};
 use hmz_manifest::{Context, read_declared};
+use hmz_store::Store;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -284,6 +286,45 @@ fn a_run_whose_runtime_is_gone_is_refused_and_nobody_writes_for_ever() {
         let complete = status(&sim).await.conditions.get(condition::COMPLETE).cloned().unwrap();
         assert_eq!(complete.reason, "Refused");
         assert!(complete.message.starts_with("'e_0': no docker runtime is saved as 'c'; "), "{}", complete.message);
+    });
+}
+
+#[test]
+fn what_others_use_is_applied_before_them_wherever_it_stands_and_told_of_where_it_stands() {
+    simulated(async {
+        let sim = Sim::calm(3);
+        // nobody is at work on this one, so that each is as it was applied
+        let store = Store::in_memory(sim.clock.clone());
+        let run = "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: r}\nspec: {flow: own, environments: {e: {runtime: \
+                   'docker:c', workdir: /w}}}\n";
+        let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: own}\nspec: {environments: {e: {}}, steps: [{exec: \
+                    {environment: e, command: ls}}]}\n";
+        let texts = [run.to_owned(), flow.to_owned(), manifests::runtime("docker:c", "b", "")];
+        let results = apply(&store, &Somebody(sim.dice.clone()), &manifests::of(&texts.join("---\n"))).await.unwrap();
+        let told: Vec<&str> = results.iter().map(|result| result.kind.as_str()).collect();
+        assert_eq!(told, ["Run", "Flow", "Runtime"]);
+        let mut made = store.list_any(None).await.unwrap().items;
+        made.sort_by_key(|one| one.metadata().resource_version);
+        let made: Vec<&str> = made.iter().map(AnyResource::kind).collect();
+        assert_eq!(made, ["Flow", "Runtime", "Run"]);
+    });
+}
+
+#[test]
+fn a_run_of_a_flow_that_goes_with_the_same_apply_is_told_as_chance() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let flow = "apiVersion: hmz/v1\nkind: Flow\nmetadata: {name: own}\nspec: {environments: {e: {}}, steps: [{exec: \
+                    {environment: e, command: ls}}]}\n";
+        let run = "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: r}\nspec: {flow: own, environments: {e: {runtime: \
+                   'docker:b', workdir: /w}}}\n";
+        applied(&mut sim, &[flow.to_owned()], Some("one")).await;
+        let told = words(&sim, &set(&[run.to_owned()], true)).await;
+        let chance = |it: &str| format!("own goes with the same apply, and {it} may look before that or after");
+        assert_eq!((told[0].as_str(), told.len()), ("run/r created", 5), "{told:#?}");
+        assert!(told[1].starts_with("  would be refused: "), "{told:#?}");
+        assert_eq!(told[2..], [format!("  {}", chance("it")), "flow/own pruned".into(), format!("  {}", chance("run/r"))]);
     });
 }
 

@@ -4,11 +4,15 @@ use crate::daemon::CPUS;
 use crate::scenario::Sim;
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::ApplyRequest;
-use hmz_manifest::{Context, read_declared};
+use hmz_manifest::{Context, Declared, Report, read_declared};
+
+fn read(texts: &str) -> Result<Vec<Declared>, Vec<Report>> {
+    read_declared(texts, "m.yaml", &Context::new("/w", None))
+}
 
 /// A request for what these texts declare.
 pub fn of(texts: &str) -> ApplyRequest {
-    let declared = read_declared(texts, "m.yaml", &Context::new("/w", None)).unwrap_or_else(|e| panic!("{e:?}\n{texts}"));
+    let declared = read(texts).unwrap_or_else(|e| panic!("{e:?}\n{texts}"));
     let (resources, written) = declared.into_iter().map(|one| (one.resource, one.written)).unzip();
     let caller = CallerContext { cwd: "/w".into(), docker_endpoint: Some("unix:///a.sock".into()), ..CallerContext::default() };
     ApplyRequest { resources, written, caller, ..ApplyRequest::default() }
@@ -48,6 +52,17 @@ fn some_runtime(sim: &Sim) -> (String, String) {
     (name.to_owned(), runtime(name, daemon, &format!("{cpus}{containers}{fallback}{image}{usual}")))
 }
 
+/// A flow of one or two environments that is called as a built-in one is, or of none that is.
+fn some_flow(sim: &Sim) -> String {
+    let name = sim.dice.pick(&["one", "one", "two", "none"]).unwrap();
+    let cpus = sim.dice.pick(&["", "cpus: 1", "cpus: 2"]).unwrap();
+    let roles = if sim.dice.one_in(2) { format!("e_0: {{{cpus}}}") } else { format!("e_0: {{{cpus}}}, e_1: {{}}") };
+    format!(
+        "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: {name}}}\nspec:\n  environments: {{{roles}}}\n  steps: [{{exec: \
+         {{environment: e_0, command: ls}}}}]\n"
+    )
+}
+
 /// A manifest of an environment or a run. `small`: what it asks for fits, whatever else is there.
 fn manifest(sim: &Sim, nth: u64, small: bool) -> String {
     let dice = &sim.dice;
@@ -81,10 +96,11 @@ fn manifest(sim: &Sim, nth: u64, small: bool) -> String {
     }
     let image = dice.pick(&["", "", ", image: 'node:22'"]).unwrap();
     let restart = dice.pick(&["", ", restart: never", ", restart: always"]).unwrap();
+    let admission = dice.pick(&["", "", ", admission: refuse"]).unwrap();
     let workdir = if dice.one_in(9) { "" } else { ", workdir: /w" };
     format!(
         "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: env{nth}{labels}}}\nspec: {{runtime: \
-         '{runtime}'{workdir}{cpus}{image}{restart}}}\n"
+         '{runtime}'{workdir}{cpus}{image}{restart}{admission}}}\n"
     )
 }
 
@@ -107,6 +123,11 @@ pub fn request(sim: &Sim) -> ApplyRequest {
     for _ in 0..n {
         let nth = names.remove(dice.below(names.len() as u64) as usize);
         texts.push(manifest(sim, nth, small));
+    }
+    // one that the runs beside it do not fit is a mistake that is found before anything is asked
+    let with_flow = [texts.as_slice(), &[some_flow(sim)]].concat();
+    if dice.one_in(5) && read(&with_flow.join("---\n")).is_ok() {
+        texts = with_flow;
     }
     let set = dice.pick(&[None, Some("one"), Some("one"), Some("two")]).flatten().map(str::to_owned);
     let (prune, replace) = (set.is_some() && dice.one_in(2), dice.one_in(3));
