@@ -28,9 +28,10 @@ fn whole(world: &World, env: &Resource<Environment>) -> Option<TraceContext> {
     Some(trace(world, &env.metadata)?.at_span(random ^ env.status.incarnation))
 }
 
-fn tell(world: &World, span: Ended) {
+/// Tells spans. What a status says too is told once that is written: whoever could not write it does the same again.
+pub(crate) fn tell(world: &World, spans: impl IntoIterator<Item = Ended>) {
     if let Some(hear) = &world.spans {
-        hear(span);
+        spans.into_iter().for_each(|span| hear(span));
     }
 }
 
@@ -57,14 +58,14 @@ pub(crate) fn since(env: &Resource<Environment>) -> Option<Timestamp> {
     again.map(|ready| ready.last_transition_time).or(env.metadata.creation_timestamp)
 }
 
-/// Its share is held, which was asked for at that time; how long it had waited before is told. `env` is as it was before.
-pub(crate) fn admitted(world: &World, env: &Resource<Environment>, (asked, now): Times) {
-    let (Some(whole), Some(since)) = (whole(world, env), since(env)) else { return };
+/// Its share is held, which was asked for at that time; how long it had waited before is said. `env` is as it was before.
+pub(crate) fn admitted(world: &World, env: &Resource<Environment>, (asked, now): Times) -> Option<Ended> {
+    let (whole, since) = (whole(world, env)?, since(env)?);
     // one that had its share and lost it waits since then
     let lost = env.status.conditions.get(SCHEDULED).filter(|c| c.reason == LOST);
     let since = lost.map_or(since, |lost| lost.last_transition_time.max(since));
     let waited = u64::try_from(asked.duration_since(since).as_millis()).unwrap_or_default();
-    tell(world, about("admission", env, whole.child(), (since, now)).with("waited_ms", waited));
+    Some(about("admission", env, whole.child(), (since, now)).with("waited_ms", waited))
 }
 
 /// A part of it was done, or failed.
@@ -76,34 +77,36 @@ pub(crate) fn part(
     result: &Result<impl Sized, impl Display>,
 ) {
     let Some(whole) = whole(world, env) else { return };
-    tell(world, came_to(about(name, env, whole.child(), times), result));
+    tell(world, [came_to(about(name, env, whole.child(), times), result)]);
 }
 
 /// The guest of a box that was started has answered, and with it the environment is ready, which it was to be since then.
-pub(crate) fn ready(world: &World, env: &Resource<Environment>, since: Option<Timestamp>, now: Timestamp) {
-    let (Some(whole), Some(since)) = (whole(world, env), since) else { return };
-    if let Some(created) = env.status.conditions.get(CREATED) {
-        tell(world, about("probe", env, whole.child(), (created.last_transition_time, now)));
-    }
+pub(crate) fn ready(world: &World, env: &Resource<Environment>, since: Option<Timestamp>, now: Timestamp) -> Vec<Ended> {
+    let (Some(whole), Some(since)) = (whole(world, env), since) else { return Vec::new() };
+    let created = env.status.conditions.get(CREATED);
+    let probe = created.map(|created| about("probe", env, whole.child(), (created.last_transition_time, now)));
     let used = env.status.used.as_ref().unwrap_or(&env.spec.runtime);
-    tell(world, about("environment", env, whole, (since, now)).with("runtime", used.resource_name()));
+    let all = about("environment", env, whole, (since, now)).with("runtime", used.resource_name());
+    probe.into_iter().chain([all]).collect()
 }
 
 /// Its box, hold and files are removed, and one that was never ready will not be.
-pub(crate) fn removed(world: &World, env: &Resource<Environment>, (began, now): Times) {
-    let Some(trace) = trace(world, &env.metadata) else { return };
+pub(crate) fn removed(world: &World, env: &Resource<Environment>, (began, now): Times) -> Vec<Ended> {
+    let Some(trace) = trace(world, &env.metadata) else { return Vec::new() };
+    let mut told = Vec::new();
     if env.status.started_at.is_none()
         && let (Some(whole), Some(since)) = (whole(world, env), since(env))
     {
         let why = env.status.conditions.get(READY).map_or("", |ready| &ready.message);
         let why = if why.is_empty() { "it was removed before it was ready" } else { why };
-        tell(world, about("environment", env, whole, (since.min(began), began)).failed(why));
+        told.push(about("environment", env, whole, (since.min(began), began)).failed(why));
     }
-    tell(world, about("teardown", env, trace.child(), (began, now)));
+    told.push(about("teardown", env, trace.child(), (began, now)));
+    told
 }
 
 /// A run's runner was started, or not.
 pub(crate) fn runner(world: &World, run: &Resource<Run>, (began, now): Times, result: &Result<impl Sized, impl Display>) {
     let Some(trace) = trace(world, &run.metadata) else { return };
-    tell(world, came_to(Ended::new("runner", trace.child(), began, now).with("run", run.name()), result));
+    tell(world, [came_to(Ended::new("runner", trace.child(), began, now).with("run", run.name()), result)]);
 }

@@ -18,6 +18,7 @@ use hmz_api::launch::BoxAddress;
 use hmz_api::{Error, Resource, failpoint};
 use hmz_drivers::{Admitted, BoxKey, BoxSpec, BoxState, Driver, DriverError, GuestFiles, Progress, ProgressSink, Target, Want};
 use hmz_store::Change;
+use hmz_telemetry::Ended;
 use jiff::Timestamp;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,7 +94,11 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         }
         Step::Release => release(world, env).await,
         Step::Teardown(target, key) => match clear(world, &env, &target, &key).await {
-            Ok(()) => release(world, env).await,
+            Ok(told) => {
+                let next = release(world, env).await?;
+                spans::tell(world, told);
+                Ok(next)
+            }
             Err(error) => {
                 let mut env = env;
                 let unreachable = matches!(error, ReconcileError::Driver(DriverError::Unreachable { .. }));
@@ -105,25 +110,28 @@ async fn execute(world: &World, env: Resource<Environment>, seen: &Observed, ste
         Step::Discard(target, key) => {
             let began = world.clock.now();
             remove(world, &target, &key).await?;
-            spans::removed(world, &env, (began, world.clock.now()));
+            let told = spans::removed(world, &env, (began, world.clock.now()));
             let mut env = env;
             outcome::discarded(&mut env);
             world.store.put_status(env).await?;
+            spans::tell(world, told);
             Ok(Next::Look(None))
         }
         Step::Replace(target, key) => {
-            clear(world, &env, &target, &key).await?;
+            let told = clear(world, &env, &target, &key).await?;
             let mut env = env;
             outcome::next_incarnation(&mut env, world.clock.now());
             world.store.put_status(env).await?;
+            spans::tell(world, told);
             failpoint::pass("environment.incarnation");
             Ok(Next::Look(None))
         }
         Step::Withdraw(target, key) => {
-            clear(world, &env, &target, &key).await?;
+            let told = clear(world, &env, &target, &key).await?;
             let mut env = env;
             outcome::withdrawn(&mut env, world.clock.now());
             world.store.put_status(env).await?;
+            spans::tell(world, told);
             Ok(Next::Look(None))
         }
         Step::Resolve(target) => resolve(world, env, seen, &target).await,
@@ -142,21 +150,18 @@ fn never_held(env: &Resource<Environment>) -> bool {
 }
 
 /// Removes what there is of an environment. What was never held leaves at most a hold behind, or what was started and not told of,
-/// and is swept: a daemon to which there is no way is not waited for then.
-async fn clear(world: &World, env: &Resource<Environment>, target: &Target, key: &BoxKey) -> Result<(), ReconcileError> {
+/// and is swept: a daemon to which there is no way is not waited for then. What is to be told of it.
+async fn clear(world: &World, env: &Resource<Environment>, target: &Target, key: &BoxKey) -> Result<Vec<Ended>, ReconcileError> {
     let began = world.clock.now();
-    let done = match remove(world, target, key).await {
+    match remove(world, target, key).await {
         Err(ReconcileError::Driver(DriverError::Unreachable { .. } | DriverError::Refused(_))) if never_held(env) => {
-            world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))
+            world.files.remove(key).await.map_err(|e| ReconcileError::Other(e.message))?;
         }
-        other => other,
-    };
+        other => other?,
+    }
     // what died, or was withdrawn, was told of then
     let is_over = is_down(env) || (env.is_refused() && env.status.used.is_none());
-    if done.is_ok() && !is_over {
-        spans::removed(world, env, (began, world.clock.now()));
-    }
-    done
+    Ok(if is_over { Vec::new() } else { spans::removed(world, env, (began, world.clock.now())) })
 }
 
 /// Removes box, hold and files of a key, in this order, so that the files of a box that is there are there.
@@ -243,9 +248,10 @@ async fn admit(
     match answer {
         Ok(Admitted::Held(shares)) => {
             failpoint::pass("environment.held");
-            spans::admitted(world, &env, (asked, now));
+            let told = spans::admitted(world, &env, (asked, now));
             outcome::held(&mut env, shares.into_iter().next().unwrap_or_default(), now);
             world.store.put_status(env).await?;
+            spans::tell(world, told);
             Ok(Next::Look(None))
         }
         Ok(Admitted::Short(short)) => {
@@ -267,9 +273,10 @@ async fn place(world: &World, mut env: Resource<Environment>, seen: &Observed, a
     match placement::answer(answer) {
         Ok(Ok(shares)) => {
             failpoint::pass("environment.held");
-            spans::admitted(world, &env, (asked, now));
+            let told = spans::admitted(world, &env, (asked, now));
             outcome::placed(&mut env, &placed, shares.into_iter().next().unwrap_or_default(), now);
             world.store.put_status(env).await?;
+            spans::tell(world, told);
             Ok(Next::Look(None))
         }
         Ok(Err((reason, message))) => Ok(Next::Asked(PassedOver { runtime: placed.runtime, reason, message, at: now })),
@@ -491,10 +498,10 @@ async fn probe(
     let now = world.clock.now();
     let (since, first) = (spans::since(&env), env.status.started_at.is_none());
     outcome::probed(&mut env, &answer, now);
-    if first && env.status.started_at.is_some() {
-        spans::ready(world, &env, since, now);
-    }
+    let is_first = first && env.status.started_at.is_some();
+    let told = if is_first { spans::ready(world, &env, since, now) } else { Vec::new() };
     let then = after_probe(&env, owner, now);
     world.store.put_status(env).await?;
+    spans::tell(world, told);
     Ok(Next::Done(then))
 }

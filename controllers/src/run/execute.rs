@@ -220,11 +220,13 @@ async fn answered(
 async fn hold(world: &World, walk: &mut Walk, asked: Timestamp) -> Result<Next, ReconcileError> {
     failpoint::pass("run.admitted");
     while let Some((name, held)) = walk.held.pop_first() {
+        let mut told = None;
         let placed = |env: &mut Resource<Environment>, now| {
-            spans::admitted(world, env, (asked, now));
+            told = spans::admitted(world, env, (asked, now));
             outcome::placed(env, &held.placed, held.share, now);
         };
         schedule(world, &name, placed).await?;
+        spans::tell(world, told);
         failpoint::pass("run.scheduled");
     }
     *walk = Walk::default();

@@ -43,7 +43,8 @@ impl Many {
         let fate = Fate::default();
         let writes = AtomicU64::new(0);
         let inner = Box::new(Memory::new());
-        let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lies.clone(), writes };
+        let (contended, tries) = (Arc::default(), AtomicU64::new(0));
+        let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lies.clone(), contended, tries, writes };
         let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
         let daemons: Vec<Arc<Daemon>> = (0..daemons).map(|n| Arc::new(Daemon::with(&format!("d{n}"), EACH))).collect();
         let by_address: BTreeMap<String, Arc<Daemon>> = daemons.iter().map(|d| (d.endpoint(), d.clone())).collect();

@@ -33,6 +33,8 @@ pub struct Sim {
     pub runners: Arc<FakeRunners>,
     pub files: Arc<FakeFiles>,
     lies: Arc<AtomicBool>,
+    /// Whether each write to an environment is in vain the first time.
+    pub contended: Arc<AtomicBool>,
     fate: Fate,
     settings: watch::Sender<SettingsSnapshot>,
     /// Whether the runtime `a` falls back to `b`, with one between them that is none.
@@ -108,8 +110,9 @@ impl Sim {
         let inner: Box<dyn StoreBackend> =
             if seed.is_multiple_of(8) { Box::new(Sqlite::in_memory(256).unwrap()) } else { Box::new(Memory::remembering(256)) };
         let fate = Fate::default();
-        let (lied, writes) = (lies.clone(), AtomicU64::new(0));
-        let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lied, writes };
+        let contended = Arc::<AtomicBool>::default();
+        let (lied, others, tries, writes) = (lies.clone(), contended.clone(), AtomicU64::new(0), AtomicU64::new(0));
+        let backend = SlowStore { inner, dice: dice.clone(), fate: fate.clone(), lies: lied, contended: others, tries, writes };
         let store = Store::with(Arc::new(backend), clock.clone(), Arc::new(dice.clone()));
         let mut daemons = vec![Arc::new(Daemon::new("a")), Arc::new(Daemon::new("b"))];
         let told = Arc::default();
@@ -154,6 +157,7 @@ impl Sim {
             runners,
             files,
             lies,
+            contended,
             fate,
             settings,
             falls: !seed.is_multiple_of(3),

@@ -4,6 +4,8 @@
 use crate::dice::Dice;
 use crate::fate::Fate;
 use async_trait::async_trait;
+use hmz_api::Kind;
+use hmz_api::kinds::Environment;
 use hmz_store::{Backend, Expect, Layer, StoreError, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +16,9 @@ pub struct SlowStore {
     pub fate: Fate,
     /// Whether others write at the moment.
     pub lies: Arc<AtomicBool>,
+    /// Whether somebody writes to an environment each time before it is written, and not when that is tried again.
+    pub contended: Arc<AtomicBool>,
+    pub tries: AtomicU64,
     pub writes: AtomicU64,
 }
 
@@ -34,8 +39,14 @@ impl Layer for SlowStore {
     async fn before(&self, write: &Write) -> Result<(), StoreError> {
         self.moment().await;
         self.fate.step().await;
-        if self.lies.load(Ordering::Relaxed) && matches!(write.expect, Expect::Revision(_)) && self.dice.one_in(40) {
-            let one = write.change.resource();
+        if !matches!(write.expect, Expect::Revision(_)) {
+            return Ok(());
+        }
+        let one = write.change.resource();
+        let is_contended = self.contended.load(Ordering::Relaxed)
+            && one.kind() == Environment::KIND
+            && self.tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if is_contended || self.lies.load(Ordering::Relaxed) && self.dice.one_in(40) {
             return Err(StoreError::Conflict { kind: one.kind().into(), name: one.metadata().name.clone() });
         }
         Ok(())

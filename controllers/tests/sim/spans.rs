@@ -9,6 +9,7 @@ use hmz_api::kinds::{Admission, Environment, EnvironmentSpec, RestartPolicy, ann
 use hmz_api::{Backend, Cpus, Resource, RuntimeRef};
 use hmz_telemetry::Ended;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const PARENT: &str = "00f067aa0ba902b7";
@@ -90,6 +91,26 @@ fn what_an_environment_waited_for_and_was_given_is_one_span_each() {
         let (names, spans) = told(&heard);
         assert_eq!(names, ["teardown"]);
         assert_eq!(spans[0].context.parent_id(), Some(PARENT));
+    });
+}
+
+#[test]
+fn what_is_written_at_the_second_try_is_told_once() {
+    play(async {
+        let (mut sim, heard) = Sim::heard(3);
+        // a pull that is begun anew each time takes longer than a share is held for
+        sim.daemons[0].state().images.insert("node:22".into());
+        sim.contended.store(true, Ordering::Relaxed);
+        declare(&mut sim, Some("node:22"), None).await;
+        sim.pass(Duration::from_secs(200)).await;
+        assert_eq!(state(&sim).await, (True, "Ready".into(), 1));
+        sim.store.delete::<Environment>("env").await.unwrap();
+        sim.pass(Duration::from_secs(200)).await;
+        assert!(sim.store.get::<Environment>("env").await.unwrap().is_none());
+        let (mut names, _) = told(&heard);
+        // a piece of work that was done again is two
+        names.retain(|name| !["place", "pull", "start"].contains(name));
+        assert_eq!(names, ["admission", "environment", "probe", "teardown"]);
     });
 }
 
