@@ -230,10 +230,7 @@ impl Client {
     /// # Errors
     /// When none does.
     pub async fn names_of_running(&self, kind: &str) -> Result<Vec<String>, Error> {
-        let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
-        let path = format!("/v1/{kind}?names=true");
-        let response = answer(request(stream, Method::GET, &path, Vec::new(), JSON).await?).await?;
-        serde_json::from_slice(&read_all(response.into_body(), MAX_ANSWER).await?).map_err(broken)
+        self.ask_running(&format!("/v1/{kind}?names=true")).await
     }
 
     /// All resources of a kind, of a daemon that runs already.
@@ -241,8 +238,20 @@ impl Client {
     /// # Errors
     /// When none does.
     pub async fn list_of_running(&self, kind: &str) -> Result<Vec<AnyResource>, Error> {
+        self.ask_running(&format!("/v1/{kind}")).await
+    }
+
+    /// All sets, of a daemon that runs already.
+    ///
+    /// # Errors
+    /// When none does.
+    pub async fn sets_of_running(&self) -> Result<Vec<SetState>, Error> {
+        self.ask_running("/v1/sets").await
+    }
+
+    async fn ask_running<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         let stream = UnixStream::connect(self.paths.socket()).await.map_err(|e| Error::failed(e.to_string()))?;
-        let response = answer(request(stream, Method::GET, &format!("/v1/{kind}"), Vec::new(), JSON).await?).await?;
+        let response = answer(request(stream, Method::GET, path, Vec::new(), JSON).await?).await?;
         serde_json::from_slice(&read_all(response.into_body(), MAX_ANSWER).await?).map_err(broken)
     }
 

@@ -6,12 +6,13 @@ mod zsh;
 
 use crate::client::Client;
 use crate::output::explain;
+use crate::verbs::name::is_set;
 use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Fish, Shells};
-use hmz_api::kinds::{FlowParam, FlowSpec, Runtime, label};
-use hmz_api::{AnyResource, Backend, Kind, RuntimeRef};
+use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
+use hmz_api::{AnyResource, Backend, Error, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
 use hmz_server::{Paths, SavedRuntimes};
 use std::collections::BTreeSet;
@@ -51,21 +52,31 @@ fn beginning(text: &OsStr, words: impl IntoIterator<Item = String>) -> Vec<Compl
 pub fn kind_or_name(text: &OsStr) -> Vec<CompletionCandidate> {
     match text.to_str().and_then(|text| text.split_once('/')) {
         Some((word, _)) => beginning(text, names_of_word(word).into_iter().map(|name| format!("{word}/{name}"))),
-        None => beginning(text, ["env", "envs", "flow", "flows", "run", "runs", "runtime", "runtimes"].map(str::to_owned)),
+        None => {
+            let sets = ["set", "sets"].into_iter().filter(|_| takes_sets());
+            let kinds = ["env", "envs", "flow", "flows", "run", "runs", "runtime", "runtimes"];
+            beginning(text, kinds.into_iter().chain(sets).map(str::to_owned))
+        }
     }
 }
 
-/// The same with `all`, `sets` and `settings`, which are no kinds.
+/// Whether the verb on the line takes a set, which is no kind, where a resource is named.
+fn takes_sets() -> bool {
+    line().get(1).is_some_and(|verb| ["describe", "events", "get", "wait"].contains(&verb.as_str()))
+}
+
+/// The same with `all` and `settings`, which are no kinds.
 pub fn kind_or_all(text: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = kind_or_name(text);
-    found.extend(beginning(text, ["all", "sets", "settings"].map(str::to_owned)));
+    found.extend(beginning(text, ["all", "settings"].map(str::to_owned)));
     found
 }
 
 /// A name of the kind that is on the line, or another `kind/name`.
 pub fn name(text: &OsStr) -> Vec<CompletionCandidate> {
     let line = line();
-    let kind = line.iter().skip(2).find(|word| AnyResource::kind_of_word(word).is_some() || word.contains('/'));
+    let is_kind = |word: &str| AnyResource::kind_of_word(word).is_some() || is_set(word);
+    let kind = line.iter().skip(2).find(|word| is_kind(word) || word.contains('/'));
     match kind {
         Some(word) if !word.contains('/') => beginning(text, names_of_word(word)),
         _ => kind_or_name(text),
@@ -138,11 +149,9 @@ pub fn selector(text: &OsStr) -> Vec<CompletionCandidate> {
     beginning(text, shown)
 }
 
-/// A set that something is a member of.
+/// A set that something is a member of, or that is or was kept in step.
 pub fn set(text: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(paths) = home() else { return Vec::new() };
-    let all = ["Run", "Environment", "Runtime", "Flow"].into_iter().flat_map(|kind| asked(&paths, kind));
-    beginning(text, all.filter_map(|found| found.metadata().labels.get(label::SET).cloned()))
+    beginning(text, sets())
 }
 
 /// A flow.
@@ -233,7 +242,16 @@ fn paths(completer: &PathCompleter, path: &str, before: &str) -> Vec<CompletionC
 }
 
 fn names_of_word(word: &str) -> Vec<String> {
+    if is_set(word) && takes_sets() {
+        return sets();
+    }
     AnyResource::kind_of_word(word).map(names_of).unwrap_or_default()
+}
+
+/// The names of the sets a daemon has that runs already.
+fn sets() -> Vec<String> {
+    let found = home().map(|paths| of_running(&paths, async |client| client.sets_of_running().await)).unwrap_or_default();
+    found.into_iter().map(|set| set.name).collect()
 }
 
 /// The names of a kind: what a daemon that runs says, and what is on disk of what it would find there.
@@ -304,16 +322,18 @@ fn here() -> PathBuf {
 
 /// The names a daemon has stored that runs already.
 fn stored(paths: &Paths, kind: &str) -> Vec<String> {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
-    let client = Client::new(paths.clone());
-    let answer = runtime.block_on(async { tokio::time::timeout(AT_ONCE, client.names_of_running(kind)).await });
-    answer.ok().and_then(Result::ok).unwrap_or_default()
+    of_running(paths, async |client| client.names_of_running(kind).await)
+}
+
+/// The resources of a kind that a daemon has that runs already.
+fn asked(paths: &Paths, kind: &str) -> Vec<AnyResource> {
+    of_running(paths, async |client| client.list_of_running(kind).await)
 }
 
 /// What a daemon says that runs already; nothing when there is none, or it takes its time.
-fn asked(paths: &Paths, kind: &str) -> Vec<AnyResource> {
+fn of_running<T>(paths: &Paths, ask: impl AsyncFnOnce(&Client) -> Result<Vec<T>, Error>) -> Vec<T> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
     let client = Client::new(paths.clone());
-    let answer = runtime.block_on(async { tokio::time::timeout(AT_ONCE, client.list_of_running(kind)).await });
+    let answer = runtime.block_on(async { tokio::time::timeout(AT_ONCE, ask(&client)).await });
     answer.ok().and_then(Result::ok).unwrap_or_default()
 }

@@ -17,7 +17,7 @@ mod get;
 mod logs;
 mod mark;
 mod metrics;
-mod name;
+pub mod name;
 mod rerun;
 mod restore;
 mod runtime;

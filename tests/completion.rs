@@ -71,13 +71,15 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     let offered = |words: &[&str]| offered(&home, &project, words);
     assert_eq!(offered(&["hmz", "get", "run"]), ["run", "runs", "runtime", "runtimes"]);
     assert_eq!(offered(&["hmz", "get", "a"]), ["all"]);
-    assert_eq!(offered(&["hmz", "get", "se"]), ["sets", "settings"]);
+    assert_eq!(offered(&["hmz", "get", "se"]), ["set", "sets", "settings"]);
     assert_eq!(offered(&["hmz", "ba"]), ["backup"]);
     assert_eq!(offered(&["hmz", "backup", "--ov"]), ["--overwrite"]);
     assert_eq!(offered(&["hmz", "restore", "st"]), ["steps.yaml"]);
     assert_eq!(offered(&["hmz", "settings", "set", "ru"]), ["runtimes"]);
     assert_eq!(offered(&["hmz", "settings", "unset", "runtimes.docker."]), ["runtimes.docker.gpubox", "runtimes.docker.here"]);
     assert_eq!(offered(&["hmz", "describe", "a"]), Vec::<String>::new());
+    assert_eq!(offered(&["hmz", "describe", "s"]), ["set", "sets"]);
+    assert_eq!(offered(&["hmz", "delete", "s"]), Vec::<String>::new());
     assert_eq!(offered(&["hmz", "get", "runtimes", "docker:g"]), ["docker:gpubox"]);
     assert_eq!(offered(&["hmz", "describe", "runtime/docker:h"]), ["runtime/docker:here"]);
     assert_eq!(offered(&["hmz", "exec", "-f", ""]), ["boxed", "deep"]);
@@ -133,6 +135,11 @@ fn a_daemon_that_runs_is_asked_for_names() {
     assert_eq!(offered(&["hmz", "get", "envs", "-l", "t"]), ["team="]);
     assert_eq!(offered(&["hmz", "get", "envs", "-l", "hmz/set,team=r"]), ["hmz/set,team=red"]);
     assert_eq!(offered(&["hmz", "apply", "-f", "all.yaml", "--set", ""]), ["own"]);
+    assert_eq!(offered(&["hmz", "describe", "set/"]), ["set/own"]);
+    assert_eq!(offered(&["hmz", "get", "sets", "o"]), ["own"]);
+    assert_eq!(offered(&["hmz", "wait", "--for=condition=Synced", "set/"]), ["set/own"]);
+    assert_eq!(offered(&["hmz", "events", "--for", "set/"]), ["set/own"]);
+    assert_eq!(offered(&["hmz", "delete", "set/"]), Vec::<String>::new());
     assert_eq!(offered(&["hmz", "get", "envs", "m"]), ["mine"]);
     assert_eq!(offered(&["hmz", "top", "envs", "m"]), ["mine"]);
     assert_eq!(offered(&["hmz", "top", "envs", "-l", "t"]), ["team="]);
