@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// How long a verdict on what was applied is waited for. The controllers give it at once unless a daemon hangs; then the
 /// resource's conditions go on telling.
-const VERDICT: Duration = Duration::from_secs(15);
+pub(super) const VERDICT: Duration = Duration::from_secs(15);
 
 /// Runs it.
 ///
@@ -57,6 +57,8 @@ pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
 async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) -> Result<u8, Error> {
     let begun = Instant::now();
     let results = client.apply(request(&args.what)?).await?;
+    let until = args.timeout.map(|limit| Instant::now() + limit.duration());
+    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let mut worst = 0;
     let mut taken = Vec::new();
     for result in results {
@@ -70,7 +72,10 @@ async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) ->
                 }
                 match applied {
                     Applied::Pruned => Ok(()),
-                    applied => verdict(client, &result.kind, &result.name, *applied).await,
+                    applied => {
+                        let limit = left().map_or(VERDICT, |left| left.min(VERDICT));
+                        verdict(client, &result.kind, &result.name, *applied, limit).await
+                    }
                 }
             }
             Err(e) => Err(e.clone()),
@@ -85,11 +90,9 @@ async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) ->
             }
         }
     }
-    let until = args.timeout.map(|limit| Instant::now() + limit.duration());
     for (result, action) in taken {
         let shown = name::shown(&result.kind, &result.name);
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let patience = wait::Patience { limit: left, typed: args.timeout, ends_when_hopeless: true };
+        let patience = wait::Patience { limit: left(), typed: args.timeout, ends_when_hopeless: true };
         let done = settled(client, &result, patience).await;
         lines.push(Line::of(shown.clone(), action, done.as_ref().err(), begun.elapsed()));
         if let Err(e) = done {
@@ -149,9 +152,9 @@ fn request(what: &cli::What) -> Result<ApplyRequest, Error> {
     })
 }
 
-/// Waits until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is watched by
+/// Waits, so long at most, until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is watched by
 /// `get`, `logs` and `wait`.
-pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Applied) -> Result<(), Error> {
+pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Applied, limit: Duration) -> Result<(), Error> {
     if !matches!(kind, "Run" | "Environment") {
         return Ok(());
     }
@@ -175,17 +178,16 @@ pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Ap
         }
         Ok(())
     };
-    tokio::time::timeout(VERDICT, looked).await.unwrap_or(Ok(()))
+    tokio::time::timeout(limit, looked).await.unwrap_or(Ok(()))
 }
 
 /// Waits until a resource is what it was applied for: an environment is ready, a run has ended well, what was pruned is gone.
 async fn settled(client: &Client, result: &ApplyResult, patience: wait::Patience) -> Result<(), Error> {
     let (kind, name) = (result.kind.as_str(), result.name.as_str());
     if result.outcome == Ok(Applied::Pruned) {
-        let gone = delete::gone(client, kind, name);
-        return match patience.limit {
-            None => gone.await,
-            Some(left) => tokio::time::timeout(left, gone).await.unwrap_or_else(|_| Err(Error::failed("it is still there"))),
+        return match patience.limit.zip(patience.typed) {
+            None => delete::gone(client, kind, name).await,
+            Some((left, typed)) => wait::gone(client, kind, name, left, typed).await,
         };
     }
     let condition = match kind {

@@ -27,7 +27,7 @@ pub async fn run(client: Client, args: cli::Rerun) -> Result<ExitCode, Error> {
         return Err(Error::refused(format!("{shown} is there already")).hint("give another name, or none"));
     }
     show::print(&format!("{shown} created\n"));
-    apply::verdict(&client, "Run", &result.name, applied)
+    apply::verdict(&client, "Run", &result.name, applied, apply::VERDICT)
         .await
         .map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use hmz_api::kinds::{RestartPolicy, condition};
 use hmz_api::rest::{SET_KIND, WatchLine};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Condition, ConditionStatus, Error, Span};
+use hmz_api::{AnyResource, Condition, ConditionStatus, Error, ErrorKind, Span};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
                     Some(wish) if *kind == SET_KIND => until_set(client, name, wish, args.timeout).await,
                     None if *kind == SET_KIND => Err(Error::usage("a set is gone when nothing is in it; wait for its members")),
                     Some(wish) => until(client, kind, name, wish, patience).await,
-                    None => gone(client, kind, name, args.timeout).await,
+                    None => gone(client, kind, name, limit, args.timeout).await,
                 };
                 (name::shown(kind, name), done)
             }
@@ -194,18 +194,23 @@ async fn until_set(client: &Client, name: &str, wish: &Wish, limit: Span) -> Res
 /// How often a set is looked at: it is no resource, and is not watched.
 const BETWEEN: Duration = Duration::from_millis(200);
 
-/// Waits until it is gone.
-async fn gone(client: &Client, kind: &str, name: &str, limit: Span) -> Result<(), Error> {
-    if let Ok(done) = tokio::time::timeout(limit.duration(), delete::gone(client, kind, name)).await {
+/// Waits until it is gone, for what is left of the time that was typed.
+///
+/// # Errors
+/// The time is up: it says what it saw.
+pub async fn gone(client: &Client, kind: &str, name: &str, left: Duration, typed: Span) -> Result<(), Error> {
+    if let Ok(done) = tokio::time::timeout(left, delete::gone(client, kind, name)).await {
         return done;
     }
     let shown = name::shown(kind, name);
     let saw = match client.get(kind, name).await {
         Ok(there) if there.metadata().is_deleting() => "what it started is still being ended".to_owned(),
         Ok(_) => "nobody has asked for its deletion".to_owned(),
+        // it went when all the time had been waited for others
+        Err(e) if e.kind == ErrorKind::NotFound => return Ok(()),
         Err(e) => e.message,
     };
-    Err(Error::failed(format!("{shown} is still there after {limit}, and {saw}")))
+    Err(Error::failed(format!("{shown} is still there after {typed}, and {saw}")))
 }
 
 /// Waits until a resource is as wished.
@@ -214,7 +219,14 @@ async fn gone(client: &Client, kind: &str, name: &str, limit: Span) -> Result<()
 /// As [`run`].
 pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patience: Patience) -> Result<(), Error> {
     let shown = name::shown(kind, name);
-    let mut last = "nothing was seen of it".to_owned();
+    let see = |resource: &AnyResource| match look(resource, wish) {
+        Look::Not(saw) => {
+            let hopeless = patience.ends_when_hopeless.then(|| hopeless(resource)).flatten();
+            hopeless.map_or(Look::Not(saw), |hopeless| Look::Is(Err(hopeless)))
+        }
+        is => is,
+    };
+    let mut last = None;
     let looked = async {
         let mut lines = Box::pin(client.watch(kind, Some(name)).await?);
         let mut seen = false;
@@ -222,12 +234,9 @@ pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patienc
             match line? {
                 WatchLine::Modified(resource) => {
                     seen = true;
-                    match look(&resource, wish) {
+                    match see(&resource) {
                         Look::Is(done) => return done,
-                        Look::Not(saw) => last = saw,
-                    }
-                    if let (true, Some(hopeless)) = (patience.ends_when_hopeless, hopeless(&resource)) {
-                        return Err(hopeless);
+                        Look::Not(saw) => last = Some(saw),
                     }
                 }
                 WatchLine::Deleted(_) => return Err(Error::failed(format!("{shown} was deleted"))),
@@ -241,11 +250,24 @@ pub async fn until(client: &Client, kind: &str, name: &str, wish: &Wish, patienc
     match tokio::time::timeout(limit, looked).await {
         Ok(done) => done,
         Err(_) => {
+            // where all the time was waited for others, it is looked at once
+            if last.is_none()
+                && let Ok(found) = tokio::time::timeout(ONE_LOOK, client.get(kind, name)).await
+            {
+                match see(&found?) {
+                    Look::Is(done) => return done,
+                    Look::Not(saw) => last = Some(saw),
+                }
+            }
+            let last = last.as_deref().unwrap_or("nothing was seen of it");
             let limit = patience.typed.map_or_else(|| format!("{limit:?}"), |typed| typed.to_string());
             Err(Error::failed(format!("{shown}: wanted {wish} within {limit}, and {last}")))
         }
     }
 }
+
+/// How long one look may take.
+const ONE_LOOK: Duration = Duration::from_secs(2);
 
 /// What is seen of a wish.
 enum Look {

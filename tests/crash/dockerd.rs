@@ -159,6 +159,25 @@ fn a_daemon_that_never_answers_hangs_no_verb() {
 }
 
 #[test]
+fn an_apply_waits_no_longer_than_it_was_told_to_for_all_that_it_applies() {
+    let (scene, proxy) = scene();
+    proxy.set(Way::Silent);
+    let names = ["e1", "e2", "e3", "e4", "e5"];
+    let files = names.map(|name| scene.environment_manifest(name, ""));
+    let files = files.iter().flat_map(|file| ["-f".into(), file.clone()]);
+    // less than the verdicts on all of them may take
+    let limit = std::time::Duration::from_secs(50);
+    let late = scene.home.hmz(["apply", "--wait", "--timeout", "1s"]).args(files).limit(limit).run().expect_code(1);
+    for name in names {
+        assert!(late.err().contains(&format!("env/{name}: wanted Ready True within 1s, and ")), "{late}");
+    }
+    assert!(!late.err().contains("nothing was seen"), "{late}");
+    proxy.set(Way::Open);
+    let _ = scene.home.hmz(["delete", "envs", "--all"]).run().ok();
+    scene.assert_nothing_left();
+}
+
+#[test]
 fn an_interrupted_exec_does_not_wait_for_a_daemon_that_never_answers() {
     let (scene, proxy) = scene();
     let exec = scene.exec().start();
