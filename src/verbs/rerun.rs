@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::verbs::{apply, name};
 use crate::{edge, show};
 use hmz_api::rest::{Applied, ApplyRequest};
-use hmz_api::{AnyResource, Error, Metadata, Resource, Run};
+use hmz_api::{AnyResource, Error, ErrorKind, Metadata, Resource, Run};
 use std::process::ExitCode;
 
 /// The longest beginning of a name that is made.
@@ -17,6 +17,14 @@ const LONGEST: usize = 50;
 /// When the run is not there, or the new one is refused.
 pub async fn run(client: Client, args: cli::Rerun) -> Result<ExitCode, Error> {
     let name = name::of_kind("Run", &args.run)?;
+    if let Some(new) = &args.name {
+        // an apply would make the one that is there what this one is
+        match client.get("Run", new).await {
+            Err(e) if e.kind == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+            Ok(_) => return Err(is_there(&name::shown("Run", new))),
+        }
+    }
     let run = again(client.get_as::<Run>(&name).await?, args.name);
     let resources = vec![AnyResource::Run(Box::new(run))];
     let request = ApplyRequest { resources, caller: edge::caller(), ..ApplyRequest::default() };
@@ -24,13 +32,17 @@ pub async fn run(client: Client, args: cli::Rerun) -> Result<ExitCode, Error> {
     let shown = name::shown("Run", &result.name);
     let applied = result.outcome.map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
     if applied != Applied::Created {
-        return Err(Error::refused(format!("{shown} is there already")).hint("give another name, or none"));
+        return Err(is_there(&shown));
     }
     show::print(&format!("{shown} created\n"));
     apply::verdict(&client, "Run", &result.name, applied, apply::VERDICT)
         .await
         .map_err(|e| Error { message: format!("{shown}: {}", e.message), ..e })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_there(shown: &str) -> Error {
+    Error::refused(format!("{shown} is there already")).hint("give another name, or none")
 }
 
 /// The same run, of another name.

@@ -28,6 +28,12 @@ fn an_apply_waits_for_a_run_and_ends_as_it_does() {
     drop(place.hmz(&format!("wait --for=condition=Complete {name} --timeout 2m")).ok());
     assert_eq!(place.hmz("rerun r --name second").ok().out(), "run/second created\n");
     let _ = place.hmz("rerun r --name r").expect_code(2).says("run/r is there already");
+    // the one that is there stays as it is
+    drop(place.hmz("label run/r from=r").ok());
+    let _ = place.hmz("rerun r --name second").expect_code(2).says("run/second is there already");
+    let second = place.hmz("get run second -o json").ok().out();
+    assert!(!second.contains("\"from\""), "{second}");
+    drop(place.hmz("label run/r from-").ok());
     let _ = place.hmz("rerun nobody").expect_code(1).says("there is no run 'nobody'");
     // another spec is refused, and told beforehand; or it is begun anew
     run(&place, "{name: r}", "- fail: no\n", "b");
