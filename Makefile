@@ -18,7 +18,7 @@ test: ## everything: formatting, lints, all tests with a real docker daemon and 
 
 sim: ## the simulated world at its largest: 10,000 seeds, 100,000 environments (SEEDS=n or m..n, SCALE=n)
 	HMZ_SIM_SEEDS=$${SEEDS:-10000} HMZ_SIM_SCALE=$${SCALE:-100000} $(CARGO) test --release -p hmz-controllers --test sim -- \
-	    every_seed many_environments --nocapture
+	    every_seed many_environments what_is_planned --nocapture
 
 build: ## build hmz (PROFILE=dev for a quick one, PROFILE=dist for the smallest)
 	@scripts/build.sh $(PROFILE)

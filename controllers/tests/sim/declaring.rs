@@ -251,17 +251,7 @@ fn kept(one: &AnyResource) -> Vec<(String, String)> {
 }
 
 fn play_all(part: u64) {
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number of seeds"));
-    let seeds: Vec<u64> = match number("HMZ_SIM_SEED") {
-        Some(seed) => {
-            if part == 0 {
-                vec![seed]
-            } else {
-                Vec::new()
-            }
-        }
-        None => (0..number("HMZ_SIM_SEEDS").unwrap_or(SEEDS)).filter(|seed| seed % PARTS == part).collect(),
-    };
+    let seeds = crate::seeds_of(SEEDS, part, PARTS);
     let mut failed = Vec::new();
     for seed in seeds {
         if std::panic::catch_unwind(|| simulated(play(seed))).is_err() {
