@@ -212,6 +212,19 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
         "coder: its harness runs here, and /home on docker:held is not the directory of that path here, which it has to be, \
          since files are not copied yet",
     );
+    // what it has is what it was given, else its machine's
+    docker(&["update", "--cpus", "1.5", "--memory", "8g", "--memory-swap", "-1", name]);
+    for (asks, said) in [
+        ("cpus: 2", format!("docker@held: the container {name} has 1.5 CPUs, and 'box' asks for 2")),
+        ("memory: 16G", format!("docker@held: the container {name} has 8 GiB of memory, and 'box' asks for 16 GiB")),
+        ("gpus: 1", format!("docker@held hands out no GPUs of the container {name}, and 'box' asks for 1")),
+    ] {
+        let spec = format!("environments: {{box: {{{asks}}}}}\nsteps:\n  - exec: {{environment: box, command: 'true'}}");
+        support::runs::flow(home, "asks", &spec);
+        let done = home.hmz(["exec", "-f", "asks", "-e", "box=docker@held/tmp", "x"]).run().expect_code(2);
+        assert!(done.err().ends_with(&format!("{said}\n")), "{done}");
+        held.assert_left();
+    }
     docker(&["stop", "-t", "5", name]);
     lacks("docker/held", &format!("its container {name} is not running"));
     let done = home.hmz(["exec", "-f", "boxed", "-a", &agent, "-e", "box=docker@held/tmp", "x"]).run().expect_code(2);

@@ -84,10 +84,8 @@ pub async fn admit(session: &Session<'_>, container: &str, wants: &[Want]) -> Re
             return Some(format!("{at}: the container {container} has {} CPUs, and '{role}' asks for {cpus}", found.cpus));
         }
         if let Some(memory) = want.memory.filter(|memory| *memory > found.memory) {
-            return Some(format!(
-                "{at}: the container {container} has {} of memory, and '{role}' asks for {memory}",
-                found.memory
-            ));
+            let (has, asks) = (found.memory.in_words(), memory.in_words());
+            return Some(format!("{at}: the container {container} has {has} of memory, and '{role}' asks for {asks}"));
         }
         let gpus = want.gpus.filter(|n| *n > 0)?;
         Some(format!("{at} hands out no GPUs of the container {container}, and '{role}' asks for {gpus}"))
