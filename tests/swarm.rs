@@ -11,6 +11,7 @@ use std::process::Command;
 use support::home::TestHome;
 use support::processes;
 use support::project::Project;
+use support::proxy::{Proxy, Way};
 use support::swarm::Nodes;
 use support::{LIMIT, eventually};
 
@@ -469,4 +470,56 @@ fn where_there_is_a_swarm_its_default_is_listed() {
         let listed = swarm.home.hmz(["get", "runtimes", "-o", "name"]).env("DOCKER_HOST", &manager).run().ok().out();
         listed.contains("runtime/swarm\n").then_some(())
     });
+}
+
+/// Status and reason of a condition.
+fn condition(home: &TestHome, what: &str, kind: &str) -> (String, String) {
+    let resource: serde_json::Value = serde_json::from_str(&home.hmz(["get", what, "-o", "json"]).run().ok().out()).unwrap();
+    let all = resource["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.into_iter().find(|one| one["type"] == kind).unwrap_or_default();
+    let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+#[test]
+fn a_manager_that_is_away_for_a_while_changes_nothing() {
+    let swarm = Swarm::new("constraints: [node.hostname==w1]\nfallback: ['docker:spare']");
+    let (home, project) = (&swarm.home, swarm.home.project("p"));
+    let manager = &swarm.nodes.place["manager"];
+    let proxy = Proxy::new(home.root(), manager);
+    let saved = std::fs::read_to_string(home.hmz_home().join("settings.yaml")).unwrap();
+    let behind = saved.replace(manager, &proxy.socket().display().to_string());
+    home.settings(&format!("{behind}  docker:\n    spare: {{endpoint: local}}\n"));
+    let file = swarm.environment("box", &project, ", restart: always");
+    let _ = home.hmz(["apply", "-f", &file, "--wait", "--timeout", "2m"]).run().ok();
+    let is = |what: &str, kind: &str, status: &str| {
+        eventually(&format!("{what} is {kind}={status}"), LIMIT, || {
+            let (now, reason) = condition(home, what, kind);
+            (now == status).then_some(reason)
+        })
+    };
+    is("runtime/swarm:c", "Reachable", "True");
+    let (there, name) = (swarm.services(), swarm.sh("env/box", "hostname"));
+    assert_eq!(there.len(), 1);
+    proxy.set(Way::Cut);
+    is("runtime/swarm:c", "Reachable", "False");
+    is("env/box", "Ready", "Unknown");
+    // a daemon that comes up meanwhile finds the same
+    for pid in home.processes().into_iter().filter(|pid| processes::line(*pid).contains(" controller")) {
+        let daemon = processes::Process::of(pid).expect("it runs");
+        daemon.signal(rustix::process::Signal::KILL);
+        daemon.assert_gone();
+    }
+    is("runtime/swarm:c", "Reachable", "False");
+    is("env/box", "Ready", "Unknown");
+    // nothing is known to be gone: nothing is removed, and nothing started in its place, there or elsewhere
+    assert_eq!((swarm.services(), home.containers()), (there.clone(), Vec::new()));
+    proxy.set(Way::Open);
+    is("runtime/swarm:c", "Reachable", "True");
+    is("env/box", "Ready", "True");
+    assert_eq!((swarm.services(), swarm.sh("env/box", "hostname")), (there, name));
+    let env: serde_json::Value = serde_json::from_str(&home.hmz(["get", "env/box", "-o", "json"]).run().ok().out()).unwrap();
+    assert_eq!((&env["status"]["incarnation"], &env["status"]["used"]), (&1.into(), &"swarm:c".into()), "{env}");
+    let _ = home.hmz(["delete", "env/box"]).run().ok();
+    swarm.nothing_is_left();
 }

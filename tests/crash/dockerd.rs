@@ -1,87 +1,14 @@
 //! The docker daemon is away for a while, or does not answer.
 
 use crate::scene::{Scene, condition};
-use crate::support::{LIMIT, docker, eventually};
-use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-/// What the way to the daemon does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Open,
-    /// Nobody is at the socket any more.
-    Cut,
-    /// Whoever connects is let in and hears nothing.
-    Silent,
-}
-
-/// A socket between hmz and the docker daemon.
-struct Proxy {
-    socket: PathBuf,
-    way: Arc<Mutex<(Way, Vec<UnixStream>)>>,
-}
-
-impl Proxy {
-    fn new(dir: &Path) -> Self {
-        let host = docker::host().unwrap_or_else(|| "unix:///var/run/docker.sock".into());
-        let real = PathBuf::from(host.strip_prefix("unix://").expect("the daemon is reached over a socket"));
-        let socket = dir.join("proxy.sock");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let way: Arc<Mutex<(Way, Vec<UnixStream>)>> = Arc::new(Mutex::new((Way::Open, Vec::new())));
-        let state = way.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let mut state = state.lock().unwrap();
-                state.1.push(client.try_clone().unwrap());
-                if state.0 == Way::Open {
-                    let daemon = UnixStream::connect(&real).unwrap();
-                    state.1.push(daemon.try_clone().unwrap());
-                    pass(client.try_clone().unwrap(), daemon.try_clone().unwrap());
-                    pass(daemon, client);
-                } else if state.0 == Way::Cut {
-                    let _ = client.shutdown(Shutdown::Both);
-                }
-            }
-        });
-        Self { socket, way }
-    }
-
-    /// From now on it is so; what was connected is cut off.
-    fn set(&self, way: Way) {
-        let mut state = self.way.lock().unwrap();
-        state.0 = way;
-        for stream in state.1.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        let aside = self.socket.with_extension("aside");
-        if way == Way::Cut {
-            std::fs::rename(&self.socket, aside).unwrap();
-        } else if aside.exists() {
-            std::fs::rename(aside, &self.socket).unwrap();
-        }
-    }
-}
-
-fn pass(mut from: UnixStream, mut to: UnixStream) {
-    std::thread::spawn(move || {
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(n @ 1..) = from.read(&mut buffer) {
-            if to.write_all(&buffer[..n]).is_err() {
-                break;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Write);
-    });
-}
+use crate::support::proxy::{Proxy, Way};
+use crate::support::{LIMIT, eventually};
 
 fn scene() -> (Scene, Proxy) {
     let scene = Scene::new();
-    let proxy = Proxy::new(scene.home.root());
+    let proxy = Proxy::of_docker(scene.home.root());
     let settings = std::fs::read_to_string(scene.home.hmz_home().join("settings.yaml")).unwrap();
-    scene.home.settings(&settings.replace("endpoint: local", &format!("endpoint: unix://{}", proxy.socket.display())));
+    scene.home.settings(&settings.replace("endpoint: local", &format!("endpoint: unix://{}", proxy.socket().display())));
     (scene, proxy)
 }
 

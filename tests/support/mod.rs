@@ -12,6 +12,7 @@ pub mod held;
 pub mod home;
 pub mod processes;
 pub mod project;
+pub mod proxy;
 pub mod rogue;
 pub mod runs;
 pub mod swarm;
