@@ -9,7 +9,10 @@ struct Repository(Place);
 
 impl Repository {
     fn new() -> Self {
-        let repository = Self(Place::make());
+        let place = Place::make();
+        // whatever others on this daemon hold meanwhile
+        place.home.settings("runtimes:\n  docker:\n    here: {endpoint: local, harness: local, cpus: 1000000}\n");
+        let repository = Self(place);
         repository.git("git init -q && git config user.email t@example.com && git config user.name t");
         repository
     }
@@ -31,6 +34,18 @@ impl Repository {
             format!("{set} {}: {}", told.code(), lines.join(", "))
         };
         vec![of("web"), of("data")]
+    }
+
+    /// The same of one set, whole.
+    fn shown(&self, set: &str) -> String {
+        self.0.hmz(&format!("diff -f {set} --set {set} --prune")).expect_code(1).out()
+    }
+
+    /// The name of the container that is an environment's.
+    fn container(&self, role: &str) -> String {
+        let own = format!("label={}", self.0.home.label().unwrap());
+        let role = format!("label=humanize.role={role}");
+        docker(&["ps", "-a", "--filter", &own, "--filter", &role, "--format", "{{.Names}}"])
     }
 
     /// What is done on the main branch; the worst exit status.
@@ -69,11 +84,25 @@ fn a_repository_and_its_machine_stay_in_step() {
     place.environment("web/a.yaml", "a", ", cpus: 0.4");
     repository.commit("a change");
     assert_eq!(repository.plan(), ["web 1: a configured", "data 0: "]);
+    let said = format!(
+        "env/a would be configured\n    ~ spec.cpus: 0.1 -> 0.4\n    would remove container {} from docker:here\n    would start \
+         container 'a' of busybox:latest, 0.4 CPUs, on docker:here\n",
+        repository.container("a")
+    );
+    assert_eq!(repository.shown("web"), said);
     assert_eq!((repository.apply(), repository.there().as_str()), (0, "a=0.4 b=0.2 c=0.3"));
 
     repository.git("git mv web/b.yaml web/d.yaml && sed -i 's/name: b/name: d/' web/d.yaml");
     repository.commit("a rename");
     assert_eq!(repository.plan(), ["web 1: d created, b deleted", "data 0: "]);
+    let said = format!(
+        "env/d would be created\n    + metadata.labels.\"hmz/set\": web\n    + spec.runtime: docker:here\n    + \
+         spec.workdir: {}/web\n    + spec.image: busybox:latest\n    + spec.cpus: 0.2\n    would start container 'd' of \
+         busybox:latest, 0.2 CPUs, on docker:here\nenv/b would be deleted\n    would remove container {} from docker:here\n",
+        place.project.path(),
+        repository.container("b")
+    );
+    assert_eq!(repository.shown("web"), said);
     assert_eq!((repository.apply(), repository.there().as_str()), (0, "a=0.4 c=0.3 d=0.2"));
 
     repository.git("git rm -q web/a.yaml");
@@ -97,6 +126,12 @@ fn a_repository_and_its_machine_stay_in_step() {
     drop(place.hmz("label env/c note=mine").ok());
     drop(place.hmz("wait --for=jsonpath={.status.share.cpus}=0.1 env/d --timeout 2m").ok());
     assert_eq!(repository.plan(), ["web 1: d configured", "data 0: "]);
+    let said = format!(
+        "env/d would be configured\n    ~ spec.cpus: 0.1 -> 0.2\n    would remove container {} from docker:here\n    would start \
+         container 'd' of busybox:latest, 0.2 CPUs, on docker:here\n",
+        repository.container("d")
+    );
+    assert_eq!(repository.shown("web"), said);
     assert_eq!((repository.apply(), repository.there().as_str()), (0, "c=0.3 d=0.2"));
     assert_eq!(place.hmz("get env/c -o jsonpath={.metadata.labels.note}").ok().out(), "mine");
 

@@ -16,11 +16,23 @@ fn a_reader_that_goes_leaves_no_noise() {
          script/steps.yaml}\n  environments: {box: {runtime: 'docker:here', workdir: ., image: 'busybox:latest'}}\n",
     );
     drop(place.hmz("apply -f run.yaml").ok());
+    // more than a pipe holds
+    for n in 0..1000 {
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Flow\nmetadata: {{name: {}-{n}}}\nspec: {{environments: {{box: {{}}}}, steps: [{{exec: {{environment: box, command: 'true'}}}}]}}\n",
+            "f".repeat(48)
+        );
+        place.project.write(&format!(".hmz/flows/{}-{n}.yaml", "f".repeat(48)), &text);
+    }
+    let all = place.hmz("get flows").ok().out();
+    assert!(all.len() > 64 << 10, "{} bytes", all.len());
     let mut logs = place.home.hmz(["logs", "-f", "run/r"]).start();
     logs.wait_for("three");
     drop(logs);
     for (times, line) in [
         (100, "hmz get envs | head -1"),
+        (20, "hmz get flows | head -1"),
+        (5, "hmz get flows -o json | head -1"),
         (100, "hmz get envs -o json | true"),
         (100, "hmz logs -f run/r | head -2"),
         (10, "hmz get envs -w | head -2"),

@@ -1,6 +1,7 @@
 //! Sets: `--set`, `--prune`.
 
 use crate::Place;
+use crate::support::proxy::{Proxy, Way};
 
 #[test]
 fn a_set_owns_its_members_and_no_other_ones() {
@@ -71,4 +72,26 @@ fn a_tree_of_folders_is_one_set_where_it_is_read_whole() {
     let _ = place.hmz("wait --for=condition=Ready -R -f all --timeout 2m").ok();
     assert_eq!(place.hmz("delete -f all -R").ok().out().lines().count(), 2);
     assert_eq!(place.environments(), "");
+}
+
+#[test]
+fn a_member_that_is_going_already_is_no_error() {
+    let place = Place::make();
+    let proxy = Proxy::of_docker(place.home.root());
+    let endpoint = format!("unix://{}", proxy.socket().display());
+    place.home.settings(&format!("runtimes:\n  docker:\n    here: {{endpoint: '{endpoint}', harness: local}}\n"));
+    place.environment("one/a.yaml", "a", "");
+    place.environment("one/b.yaml", "b", "");
+    drop(place.hmz("apply -f one --set one --prune --wait --timeout 2m").ok());
+    proxy.set(Way::Cut);
+    drop(place.hmz("delete env/b --no-wait").ok());
+    std::fs::remove_file(place.project.file("one/b.yaml")).unwrap();
+    let done = place.hmz("apply -f one --set one --prune").ok();
+    assert_eq!((done.out().as_str(), done.err().as_str()), ("env/a unchanged\n", ""));
+    assert_eq!(place.environments(), "env/a env/b", "it cannot go yet");
+    proxy.set(Way::Open);
+    drop(place.hmz("wait --for=delete env/b --timeout 100s").ok());
+    assert_eq!((place.environments().as_str(), place.home.containers().len()), ("env/a", 1));
+    assert_eq!(place.hmz("diff -f one --set one --prune").ok().out(), "");
+    drop(place.hmz("delete env/a").ok());
 }
