@@ -94,11 +94,15 @@ fn amount(n: u64) -> Share {
 /// CPUs and memory count across everybody who shares the daemon: a round in which that changed is taken again.
 #[tokio::test]
 async fn cpus_and_memory_are_weighed_as_they_are_admitted() {
-    let (mut c, other) = (Corner::new(RuntimeSpec::default()), Corner::new(RuntimeSpec::default()));
+    // of which there is enough for the other home, whoever else is on the daemon
+    let (cpus, memory) = (Some(Cpus::whole(1 << 20)), Some(Memory::from_bytes(1 << 50)));
+    let other = Corner::new(RuntimeSpec { cpus, memory, ..RuntimeSpec::default() });
+    let mut c = Corner::new(RuntimeSpec::default());
     let (driver, theirs, at) = (c.driver(), other.driver(), c.target.runtime.at());
     let (a, b, foreign) = (c.key("a"), c.key("b"), other.key("theirs"));
     for _ in 0..400 {
-        theirs.admit(&other.target, &asks(&foreign, 5)).await.unwrap();
+        let there = theirs.admit(&other.target, &asks(&foreign, 5)).await.unwrap();
+        assert!(matches!(there, Admitted::Held(_)), "{there:?}");
         let before = others(&driver, &c.target).await;
         let (cpus, memory) = (before.cpus.unwrap_or_default().millis(), before.memory.unwrap_or_default().bytes());
         assert!(cpus >= 5 && memory >= 5 << 20, "another home's are there");
