@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 pub struct Far {
     /// The home.
     pub home: TestHome,
-    place: BTreeMap<String, String>,
+    /// What the testbed says of it.
+    pub place: BTreeMap<String, String>,
     /// The lines to the port with TLS and to that of ssh.
     pub lines: [Line; 2],
     /// What its runtimes say more, each `, FIELD: VALUE`.
