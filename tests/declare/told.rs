@@ -32,7 +32,9 @@ fn what_happened_is_told_counted_and_outlives_the_daemon() {
     drop(place.hmz("apply -f box.yaml --wait").ok());
     watch.wait_for("  Ready is True");
     let told = watch.stdout();
-    let reasons: Vec<&str> = told.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let reasons = told.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2));
+    // whether the guest is there at the first look is chance
+    let reasons: Vec<&str> = reasons.filter(|reason| *reason != "NotAnswering").collect();
     assert_eq!(reasons, ["Declared", "Held", "Present", "Started", "Answered", "Ready"], "{told}");
     // somebody removes it
     crate::support::docker::remove(&place.home.containers());

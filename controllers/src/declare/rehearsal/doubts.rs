@@ -4,9 +4,8 @@
 //! A rehearsal asks in one order. Where each answer would be the same in any other, that order is as good as any; where one
 //! would not, whom it concerns is told so.
 
-use super::driver::{Asked, Onlooker, Would};
+use super::driver::{Asked, Onlooker, Would, is_same_place};
 use super::{Key, Rehearsal, others};
-use crate::target::is_same_daemon;
 use hmz_api::kinds::{Admission, Environment, Flow, Runtime};
 use hmz_api::rest::Effect;
 use hmz_api::verdict::{self, Verdict};
@@ -168,7 +167,7 @@ async fn about(onlooker: &Onlooker, asked: &Asked) -> Option<What> {
 }
 
 fn is_held(would: &Would, asked: &Asked, want: &Want) -> bool {
-    would.held.iter().any(|(at, p)| is_same_box(&p.key, &want.key) && is_same_daemon(at, &asked.target))
+    would.held.iter().any(|(at, p)| is_same_box(&p.key, &want.key) && is_same_place(at, &asked.target))
 }
 
 /// Whether there would be no room beside these, when those are gone.

@@ -60,13 +60,18 @@ impl Would {
 
     fn note(&mut self, asked: Asked) {
         let same = |a: &Asked| {
-            is_same_daemon(&a.target, &asked.target)
+            is_same_place(&a.target, &asked.target)
                 && a.wants.len() == asked.wants.len()
                 && a.wants.iter().zip(&asked.wants).all(|(a, b)| is_same_box(&a.key, &b.key))
         };
         self.asked.retain(|a| !same(a));
         self.asked.push(asked);
     }
+}
+
+/// Whether they are one runtime of one daemon: another of that daemon hands out by itself.
+pub(super) fn is_same_place(a: &Target, b: &Target) -> bool {
+    a.runtime == b.runtime && is_same_daemon(a, b)
 }
 
 impl Onlooker {

@@ -170,6 +170,20 @@ fn a_runtime_with_more_room_starts_who_waited_for_it_and_one_that_goes_refuses_t
 }
 
 #[test]
+fn who_falls_back_to_another_runtime_of_the_same_daemon_may_as_well_be_the_first() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let c = manifests::runtime("docker:c", "b", ", max_containers: 1, fallback: ['docker:b']");
+        applied(&mut sim, &[c], None).await;
+        let of = |name: &str| manifests::environment(name, "docker:c", ", cpus: 0.1");
+        let told = words(&sim, &manifests::of(&[of("first"), of("second")].join("---\n"))).await;
+        let luck = "  docker@c has no room for all of env/first, env/second, and who asks first has it";
+        assert_eq!(told.iter().filter(|line| *line == luck).count(), 2, "{told:#?}");
+    });
+}
+
+#[test]
 fn what_goes_lets_those_begin_that_waited_for_its_room() {
     simulated(async {
         let mut sim = Sim::calm(3);
