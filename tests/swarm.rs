@@ -424,7 +424,9 @@ fn a_box_whose_task_is_started_anew_is_healed_where_that_is_declared() {
 
 #[test]
 fn a_plan_counts_what_is_handed_out_and_the_nodes_and_makes_nothing() {
-    let swarm = Swarm::new("constraints: [node.hostname==mgr]\nmax_tasks: 1");
+    // alone: tasks are counted by the name of the runtime, whoever has one of it
+    let turn = rustix::fs::FlockOperation::LockExclusive;
+    let swarm = Swarm::with(turn, "constraints: [node.hostname==mgr]\nmax_tasks: 1", TestHome::new());
     let (home, project) = (&swarm.home, swarm.home.project("p"));
     let [first, second] = ["first", "second"].map(|name| swarm.environment(name, &project, ", memory: 16M"));
     let told = home.hmz(["diff", "-f", &first]).run().expect_code(1);
