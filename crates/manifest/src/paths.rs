@@ -23,7 +23,8 @@ pub enum Depth {
 /// the context's base for standard input; a relative path in `paths` begins in the context's base too.
 ///
 /// # Errors
-/// A usage error with every fault of every file, a resource that two of them declare among them, or that a path cannot be read, or that there is no manifest.
+/// A usage error with every fault of every file, a resource that two of them declare among them, or that a path cannot be
+/// read, or that there is no manifest.
 pub fn read_paths(paths: &[PathBuf], depth: Depth, stdin: &mut dyn Read, context: &Context) -> Result<Vec<AnyResource>, Error> {
     let declared = read_paths_declared(paths, depth, stdin, context, false)?;
     Ok(declared.into_iter().map(|one| one.resource).collect())
