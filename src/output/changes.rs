@@ -162,10 +162,11 @@ mod tests {
             created,
             pruned,
             planned("same", Ok(Applied::Unchanged), vec![]),
+            planned("going", Ok(Applied::Going), vec![]),
             planned("no", Err(Error::refused("no")), vec![]),
             planned("moved", Err(Error::refused("no")), vec![ended]),
         ];
         insta::assert_snapshot!(render(&all));
-        assert_eq!(render(&all[3..5]), "");
+        assert_eq!(render(&all[3..6]), "");
     }
 }

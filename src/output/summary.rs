@@ -1,6 +1,7 @@
 //! What an apply came to, as a file for a pipeline: JUnit's XML or JSON.
 
 use hmz_api::ErrorKind;
+use hmz_api::rest::Applied;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use std::time::Duration;
 pub struct Line {
     /// `env/box`; of a failure before any resource was looked at, what was read.
     pub name: String,
-    /// `created`, `configured`, `unchanged`, `replaced`, `pruned`; none of one that was refused.
+    /// `created`, `configured`, `unchanged`, `replaced`, `pruned`, `going`; none of one that was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub action: Option<&'static str>,
+    pub action: Option<Applied>,
     /// How it ended.
     pub result: Result,
     /// Why, when it is not well.
@@ -36,7 +37,7 @@ pub enum Result {
 
 impl Line {
     /// One that is well, or what is wrong with it.
-    pub fn of(name: String, action: Option<&'static str>, error: Option<&hmz_api::Error>, took: Duration) -> Self {
+    pub fn of(name: String, action: Option<Applied>, error: Option<&hmz_api::Error>, took: Duration) -> Self {
         let result = match error.map(|e| e.kind) {
             None => Result::Passed,
             Some(ErrorKind::Refused | ErrorKind::Usage) => Result::Refused,
@@ -130,8 +131,8 @@ mod tests {
         let refused =
             Error::refused("docker@here has 2 of 4 CPUs free,\nand 'box' asks for <8> & \u{1b}more").hint("ask for less");
         let lines = [
-            Line::of("env/box".into(), Some("created"), None, took),
-            Line::of("run/fix".into(), Some("created"), Some(&Error::failed("it \"failed\"")), Duration::ZERO),
+            Line::of("env/box".into(), Some(Applied::Created), None, took),
+            Line::of("run/fix".into(), Some(Applied::Created), Some(&Error::failed("it \"failed\"")), Duration::ZERO),
             Line::of("env/big".into(), None, Some(&refused), Duration::ZERO),
         ];
         insta::assert_snapshot!(format!("{}---\n{}", junit(&lines, "team & co"), json(&lines)));

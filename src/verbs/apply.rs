@@ -71,7 +71,7 @@ async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) ->
                     Some(cli::AppliedOutput::Json) => {}
                 }
                 match applied {
-                    Applied::Pruned => Ok(()),
+                    applied if applied.goes() => Ok(()),
                     applied => {
                         let limit = left().map_or(VERDICT, |left| left.min(VERDICT));
                         verdict(client, &result.kind, &result.name, *applied, limit).await
@@ -80,7 +80,7 @@ async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) ->
             }
             Err(e) => Err(e.clone()),
         };
-        let action = result.outcome.as_ref().ok().map(|applied| applied.word());
+        let action = result.outcome.as_ref().ok().copied();
         match verdict {
             Ok(()) if args.wait => taken.push((result, action)),
             Ok(()) => lines.push(Line::of(shown, action, None, begun.elapsed())),
@@ -181,10 +181,10 @@ pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Ap
     tokio::time::timeout(limit, looked).await.unwrap_or(Ok(()))
 }
 
-/// Waits until a resource is what it was applied for: an environment is ready, a run has ended well, what was pruned is gone.
+/// Waits until a resource is what it was applied for: an environment is ready, a run has ended well, what was pruned or was going is gone.
 async fn settled(client: &Client, result: &ApplyResult, patience: wait::Patience) -> Result<(), Error> {
     let (kind, name) = (result.kind.as_str(), result.name.as_str());
-    if result.outcome == Ok(Applied::Pruned) {
+    if result.outcome.as_ref().is_ok_and(|applied| applied.goes()) {
         return match patience.limit.zip(patience.typed) {
             None => delete::gone(client, kind, name).await,
             Some((left, typed)) => wait::gone(client, kind, name, left, typed).await,

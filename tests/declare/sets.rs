@@ -87,10 +87,21 @@ fn a_member_that_is_going_already_is_no_error() {
     drop(place.hmz("delete env/b --no-wait").ok());
     std::fs::remove_file(place.project.file("one/b.yaml")).unwrap();
     let done = place.hmz("apply -f one --set one --prune").ok();
-    assert_eq!((done.out().as_str(), done.err().as_str()), ("env/a unchanged\n", ""));
+    assert_eq!((done.out().as_str(), done.err().as_str()), ("env/a unchanged\nenv/b going already\n", ""));
+    let told = place.hmz("apply -f one --set one --prune -o json").ok().out();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["resources"][1]["name"], &told["resources"][1]["action"]), (&"env/b".into(), &"going".into()));
+    assert_eq!(place.hmz("diff -f one --set one --prune").ok().out(), "", "nothing of it would be another");
+    // it is waited for, and no longer than that
+    let late = place.hmz("apply -f one --set one --prune --wait --timeout 1s").expect_code(1);
+    let late = late.says("env/b is still there after 1s, and what it started is still being ended");
+    assert_eq!(late.out(), "env/a unchanged\nenv/b going already\n");
     assert_eq!(place.environments(), "env/a env/b", "it cannot go yet");
     proxy.set(Way::Open);
-    drop(place.hmz("wait --for=delete env/b --timeout 100s").ok());
+    let done = place.hmz("apply -f one --set one --prune --wait --timeout 100s --summary json=done.json").ok();
+    assert_eq!(done.out(), "env/a unchanged\nenv/b going already\n");
+    let told = std::fs::read_to_string(place.project.file("done.json")).unwrap();
+    assert!(told.contains("\"passed\": 2") && told.contains("\"action\": \"going\""), "{told}");
     assert_eq!((place.environments().as_str(), place.home.containers().len()), ("env/a", 1));
     assert_eq!(place.hmz("diff -f one --set one --prune").ok().out(), "");
     drop(place.hmz("delete env/a").ok());

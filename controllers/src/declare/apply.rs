@@ -77,7 +77,10 @@ pub async fn apply(store: &Store, applier: &dyn Applier, request: &ApplyRequest)
             results.extend(lost(store, set, &declared).await?.into_iter().map(|one| ApplyResult {
                 kind: one.kind().to_owned(),
                 name: one.metadata().name.clone(),
-                outcome: Err(Error::failed(format!("it stays in the set '{set}', since not all of that could be applied"))),
+                outcome: match one.metadata().is_deleting() {
+                    true => Ok(Applied::Going),
+                    false => Err(Error::failed(format!("it stays in the set '{set}', since not all of that could be applied"))),
+                },
             }));
         }
     }
@@ -223,13 +226,10 @@ async fn create(
     made
 }
 
-/// The members of a set that are not declared any more and not going already, in the order they go.
+/// The members of a set that are not declared any more, in the order they go; some may be going already.
 async fn lost(store: &Store, set: &str, declared: &BTreeSet<(String, String)>) -> Result<Vec<AnyResource>, Error> {
     let mut members = store.members(set).await?;
-    members.retain(|one| {
-        let metadata = one.metadata();
-        !declared.contains(&(one.kind().to_owned(), metadata.name.clone())) && !metadata.is_deleting()
-    });
+    members.retain(|one| !declared.contains(&(one.kind().to_owned(), one.metadata().name.clone())));
     members.sort_by_key(|one| LAST_TO_FIRST.iter().position(|kind| *kind == one.kind()));
     Ok(members)
 }
@@ -239,10 +239,13 @@ async fn prune(store: &Store, set: &str, declared: &BTreeSet<(String, String)>) 
     let mut results = Vec::new();
     for one in lost(store, set, declared).await? {
         let name = one.metadata().name.clone();
-        let outcome = match store.delete_any(one.kind(), &name).await {
-            Ok(_) => Ok(Applied::Pruned),
-            Err(StoreError::NotFound { .. }) => continue,
-            Err(e) => Err(e.into()),
+        let outcome = match one.metadata().is_deleting() {
+            true => Ok(Applied::Going),
+            false => match store.delete_any(one.kind(), &name).await {
+                Ok(_) => Ok(Applied::Pruned),
+                Err(StoreError::NotFound { .. }) => continue,
+                Err(e) => Err(e.into()),
+            },
         };
         results.push(ApplyResult { kind: one.kind().to_owned(), name, outcome });
     }

@@ -44,7 +44,7 @@ pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>,
                     Err(error)
                 }
             }
-            (Ok(applied), Some(Verdict::Waits(why))) if applied != Applied::Pruned => {
+            (Ok(applied), Some(Verdict::Waits(why))) if !applied.goes() => {
                 effects.push(Effect::Wait { why });
                 Ok(applied)
             }
@@ -121,7 +121,7 @@ async fn stays(rehearsal: &Rehearsal, left: &AnyResource) -> Result<String, Erro
 }
 
 fn is_change(result: &ApplyResult) -> bool {
-    result.outcome.as_ref().is_ok_and(|applied| *applied != Applied::Unchanged)
+    result.outcome.as_ref().is_ok_and(|applied| applied.is_change())
 }
 
 async fn known(store: &Store) -> Result<BTreeMap<Key, AnyResource>, Error> {

@@ -64,6 +64,8 @@ pub enum Applied {
     Replaced,
     /// It is deleted: its set has lost it.
     Pruned,
+    /// Its set has lost it, and its deletion was asked for before.
+    Going,
 }
 
 impl Applied {
@@ -75,7 +77,18 @@ impl Applied {
             Self::Unchanged => "unchanged",
             Self::Replaced => "replaced",
             Self::Pruned => "pruned",
+            Self::Going => "going already",
         }
+    }
+
+    /// Whether this made it another than it was.
+    pub const fn is_change(self) -> bool {
+        !matches!(self, Self::Unchanged | Self::Going)
+    }
+
+    /// Whether it is on its way out.
+    pub const fn goes(self) -> bool {
+        matches!(self, Self::Pruned | Self::Going)
     }
 }
 

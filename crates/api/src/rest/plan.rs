@@ -43,7 +43,7 @@ pub struct Affected {
 impl Planned {
     /// Whether anything would be another than it is.
     pub fn differs(&self) -> bool {
-        self.outcome.as_ref().is_ok_and(|applied| *applied != Applied::Unchanged)
+        self.outcome.as_ref().is_ok_and(|applied| applied.is_change())
     }
 }
 

@@ -4,7 +4,7 @@ use super::files::Declaration;
 use crate::callers::Callers;
 use crate::routes::ByVerb;
 use hmz_api::launch::CallerContext;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult};
+use hmz_api::rest::{ApplyRequest, ApplyResult};
 use hmz_api::{Error, ErrorKind};
 use hmz_controllers::declare;
 use hmz_store::Store;
@@ -82,7 +82,7 @@ pub(super) async fn apply(how: &How<'_>, declared: &Declaration, ready: impl Asy
 }
 
 fn changed(one: &ApplyResult) -> Option<(String, &'static str)> {
-    let applied = one.outcome.as_ref().ok().filter(|applied| **applied != Applied::Unchanged)?;
+    let applied = one.outcome.as_ref().ok().filter(|applied| applied.is_change())?;
     Some((shown(&one.kind, &one.name), applied.word()))
 }
 
