@@ -130,6 +130,17 @@ To have them scraped: hmz controller --metrics 9464, and then http://127.0.0.1:9
   hmz explain envs.spec --recursive
   hmz explain settings.runtimes.docker.gpubox")]
     Explain(Explain),
+    /// Print a JSON Schema, for editors and for pipelines
+    #[command(after_help = "Examples:
+  hmz schema > manifest.json
+  hmz schema run
+  hmz schema settings > ~/.hmz/settings.schema.json
+  hmz schema steps > steps.json
+
+An editor with the YAML language server holds a file to it where the first line of the file says
+  # yaml-language-server: $schema=manifest.json
+The path begins at the folder of the file; an absolute one is right for each file of this machine.")]
+    Schema(Schema),
     /// List the kinds there are
     #[command(after_help = "Examples:\n  hmz api-resources\n  hmz api-resources -o name")]
     ApiResources(ApiResources),
@@ -370,6 +381,14 @@ pub struct Explain {
     /// Show the fields of the fields
     #[arg(long)]
     pub recursive: bool,
+}
+
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// manifest (any kind, and several in one file), a kind (run, env, runtime, flow), settings, or steps (of a script agent)
+    #[arg(default_value = "manifest", add = ArgValueCompleter::new(complete::schema))]
+    pub what: String,
 }
 
 /// `api-resources`.

@@ -7,6 +7,7 @@ mod zsh;
 use crate::client::Client;
 use crate::output::explain;
 use crate::verbs::name::is_set;
+use crate::verbs::schema;
 use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
@@ -135,6 +136,11 @@ pub fn explained(text: &OsStr) -> Vec<CompletionCandidate> {
     let found = hmz_manifest::schema::all().into_iter().find(|(name, _)| *name == file).map(|(_, text)| text);
     let schema: serde_json::Value = found.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     beginning(text, explain::below(&schema, path).into_iter().map(|name| format!("{above}.{name}")))
+}
+
+/// A schema.
+pub fn schema(text: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(text, schema::NAMES.map(str::to_owned))
 }
 
 /// A label that something has: `KEY`, and `KEY=VALUE` once the key is typed.

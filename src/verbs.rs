@@ -21,6 +21,7 @@ pub mod name;
 mod rerun;
 mod restore;
 mod runtime;
+pub mod schema;
 mod settings;
 mod sh;
 mod top;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Verb::Metrics => with_client("metrics", metrics::run),
         Verb::Debug(args) => with_client("debug", |client| debug::run(client, args.action)),
         Verb::Explain(args) => explain::run(&args).unwrap_or_else(|e| edge::fail("explain", &e)),
+        Verb::Schema(args) => schema::run(&args).unwrap_or_else(|e| edge::fail("schema", &e)),
         Verb::ApiResources(args) => explain::kinds(&args).unwrap_or_else(|e| edge::fail("api-resources", &e)),
         Verb::Describe(args) => with_client("describe", |client| describe::run(client, args)),
         Verb::Delete(args) => with_client("delete", |client| delete::run(client, args)),

@@ -99,6 +99,7 @@ fn kinds_and_flows_and_roles_and_places_are_offered_without_a_daemon() {
     assert_eq!(offered(&["hmz", "wait", "--for", "j"]), ["jsonpath="]);
     assert_eq!(offered(&["hmz", "get", "envs", "-o", "j"]), ["json", "jsonpath="]);
     assert_eq!(offered(&["hmz", "explain", "r"]), ["run", "runtime"]);
+    assert_eq!(offered(&["hmz", "schema", "s"]), ["settings", "steps"]);
     assert_eq!(offered(&["hmz", "top", "e"]), ["envs"]);
     assert_eq!(offered(&["hmz", "debug", "b"]), ["bundle"]);
     assert_eq!(offered(&["hmz", "controller", "--metr"]), ["--metrics", "--metrics-anywhere"]);

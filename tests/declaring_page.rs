@@ -23,6 +23,11 @@ fn the_page_on_manifests_does_what_it_says() {
     let told = run().out();
     assert!(told.starts_with("KIND:     Run\nFIELD:    spec.environments "), "{told}");
     assert!(told.contains("Held") && told.ends_with("env/box condition met\n"), "{told}");
+    assert_eq!(run().out(), "");
+    for name in ["manifest.json", "steps.json"] {
+        let path = format!("schemas/{name}");
+        assert!(std::fs::read(project.file(&path)).unwrap() == std::fs::read(file(&path)).unwrap(), "{name}");
+    }
     let told = run().out();
     assert!(told.starts_with("env/box configured\nenv/other would be created\n"), "{told}");
     assert!(told.contains("env/box would be deleted\n    would remove container "), "{told}");

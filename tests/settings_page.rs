@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::document::shell_blocks;
+use support::document::{file, shell_blocks};
 use support::home::TestHome;
 
 #[test]
@@ -24,11 +24,15 @@ fn the_page_on_settings_does_what_it_says() {
             "hmz settings validate" => {
                 let _ = done.says("is valid: 1 runtime\n").says("docker:gpubox   SettingsValid=True   Read");
             }
+            "mkdir -p ~/.hmz" => {
+                let written = std::fs::read(home.home().join(".hmz/settings.schema.json")).unwrap();
+                assert!(written == std::fs::read(file("schemas/settings.json")).unwrap());
+            }
             _ => panic!("{}: nothing here knows how to check this block", block.at),
         }
         seen.push(first.to_owned());
     }
-    assert_eq!(seen.len(), 2);
+    assert_eq!(seen.len(), 3);
     let text = std::fs::read_to_string(home.hmz_home().join("settings.yaml")).unwrap();
     assert_eq!(text, "runtimes:\n  docker:\n    gpubox: {endpoint: local, harness: local}\n");
 }

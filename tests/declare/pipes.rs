@@ -41,6 +41,7 @@ fn a_reader_that_goes_leaves_no_noise() {
         (10, "hmz describe env a | head -1"),
         (10, "hmz get envs -o jsonpath='{.items}' | true"),
         (10, "hmz explain run --recursive | head -1"),
+        (10, "hmz schema | head -1"),
         (10, "hmz --help | head -1"),
     ] {
         // the reader's end is no end of the pipe's other side: both statuses are looked at

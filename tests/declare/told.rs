@@ -1,4 +1,4 @@
-//! What there is to declare, and what happened: `explain`, `api-resources`, `events`, and the events of `describe`.
+//! What there is to declare, and what happened: `explain`, `schema`, `api-resources`, `events`, and the events of `describe`.
 
 use crate::Place;
 use crate::support::{LIMIT, eventually};
@@ -20,6 +20,11 @@ fn fields_and_kinds_are_explained_without_a_daemon() {
     let told = place.hmz("api-resources").ok().out();
     assert!(told.contains("\nenvironments   env,envs     hmz/v1       Environment\n"), "{told}");
     assert_eq!(place.hmz("api-resources -o name").ok().out(), "environments\nflows\nruns\nruntimes\n");
+    let schemas = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
+    for (line, file) in [("schema", "manifest.json"), ("schema envs", "environment.json"), ("schema settings", "settings.json")] {
+        assert!(place.hmz(line).ok().out() == std::fs::read_to_string(schemas.join(file)).unwrap(), "{line} is not {file}");
+    }
+    let _ = place.hmz("schema rnu").expect_code(2).says("there is no schema 'rnu'; did you mean 'run'?");
     assert!(place.home.processes().is_empty(), "a daemon was started");
 }
 
