@@ -1,5 +1,6 @@
 //! The controllers at work on a copy of the store, in a world where nothing is done: what they would do is written down.
 
+mod answers;
 mod doubts;
 mod driver;
 mod others;
@@ -11,6 +12,7 @@ use crate::index::Index;
 use crate::run::Runs;
 use crate::world::World;
 use crate::{runtime, world};
+use answers::Answers;
 use driver::Onlooker;
 use hmz_api::kinds::condition::{FELL_BACK, SCHEDULED};
 use hmz_api::kinds::{Environment, Run, Runtime};
@@ -19,7 +21,7 @@ use hmz_api::{AnyResource, Backend, Error, Kind, Resource};
 use hmz_drivers::Target;
 use hmz_store::Store;
 use others::{Causes, Concerned};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use surroundings::Callers;
 use uuid::Uuid;
@@ -35,19 +37,48 @@ type KnownRunners = Arc<Mutex<BTreeMap<String, Uuid>>>;
 
 /// What would be done, for whom.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<(Uuid, Effect)>>>);
+pub(super) struct Log(Arc<Mutex<Noted>>);
+
+/// The same, each with how much was noted before it.
+#[derive(Debug, Default)]
+struct Noted {
+    of: HashMap<Uuid, Vec<(usize, Effect)>>,
+    count: usize,
+}
 
 impl Log {
-    fn entries(&self) -> MutexGuard<'_, Vec<(Uuid, Effect)>> {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes something for a run's or an environment's uid, once.
     fn note(&self, uid: Uuid, effect: Effect) {
-        let mut entries = self.entries();
-        if !entries.contains(&(uid, effect.clone())) {
-            entries.push((uid, effect));
+        let mut noted = self.noted();
+        let Noted { of, count } = &mut *noted;
+        let of = of.entry(uid).or_default();
+        if of.iter().all(|(_, there)| *there != effect) {
+            of.push((*count, effect));
+            *count += 1;
         }
+    }
+}
+
+/// Whose runs and environments are, or were, by uid and the other way round.
+#[derive(Debug, Default)]
+struct Owners {
+    of: BTreeMap<Uuid, Key>,
+    uids: BTreeMap<Key, BTreeSet<Uuid>>,
+}
+
+impl Owners {
+    fn note(&mut self, uid: Uuid, key: Key) {
+        if let Some(before) = self.of.insert(uid, key.clone())
+            && before != key
+            && let Some(uids) = self.uids.get_mut(&before)
+        {
+            uids.remove(&uid);
+        }
+        self.uids.entry(key).or_default().insert(uid);
     }
 }
 
@@ -58,8 +89,7 @@ pub(super) struct Rehearsal {
     log: Log,
     runners: KnownRunners,
     onlookers: BTreeMap<Backend, Arc<Onlooker>>,
-    /// Whose a run or an environment is, or was, by uid.
-    owners: Mutex<BTreeMap<Uuid, Key>>,
+    owners: Mutex<Owners>,
     /// Why an environment's box is elsewhere than was named, by its uid.
     told: Mutex<BTreeMap<Uuid, String>>,
 }
@@ -73,7 +103,7 @@ impl Rehearsal {
         let (log, runners) = (Log::default(), Arc::default());
         let callers = Arc::new(Callers::over(world.callers.clone()));
         let store = world.store.copy().await?;
-        let onlooker = |inner| Arc::new(Onlooker { inner, log: log.clone(), would: Mutex::default() });
+        let onlooker = |inner| Arc::new(Onlooker { answers: Answers::of(inner), log: log.clone(), would: Mutex::default() });
         let onlookers = world.drivers.iter().map(|(backend, driver)| (*backend, onlooker(driver.clone()))).collect();
         let world = surroundings::of(world, store, callers.clone(), &log, &runners, &onlookers);
         let this = Self { world, callers, log, runners, onlookers, owners: Mutex::default(), told: Mutex::default() };
@@ -154,14 +184,18 @@ impl Rehearsal {
 
     /// Where something is gone, and for whom that was done. What went for another than these is theirs all the same.
     fn freed(&self, touched: &[Key]) -> Vec<(Target, Key)> {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let (owners, all) = (self.owners(), touched.iter().collect::<BTreeSet<_>>());
         let gone = self.onlookers.values().flat_map(|onlooker| onlooker.would().gone.clone());
-        let of = |uid: Uuid| owners.get(&uid).filter(|owner| touched.contains(owner)).or(touched.first()).cloned();
+        let of = |uid: Uuid| owners.of.get(&uid).filter(|owner| all.contains(owner)).or(touched.first()).cloned();
         gone.filter_map(|(at, key)| Some((at, of(key.uid)?))).collect()
     }
 
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn owner(&self, uid: Uuid) -> Option<Key> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned()
+        self.owners().of.get(&uid).cloned()
     }
 
     /// A runtime that is to go goes when nothing needs it.
@@ -183,11 +217,13 @@ impl Rehearsal {
 
     /// What would be done for a resource and for what belongs to it, in order.
     pub fn effects(&self, of: &Key) -> Vec<Effect> {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.owners();
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = self.log.entries();
-        let own = entries.iter().filter(|(uid, _)| owners.get(uid) == Some(of));
-        let told = own.map(|(uid, effect)| match effect.clone() {
+        let noted = self.log.noted();
+        let uids = owners.uids.get(of).into_iter().flatten();
+        let own = uids.flat_map(|uid| noted.of.get(uid).into_iter().flatten().map(move |(nth, effect)| (*nth, uid, effect)));
+        let own: BTreeMap<usize, (&Uuid, &Effect)> = own.map(|(nth, uid, effect)| (nth, (uid, effect))).collect();
+        let told = own.into_values().map(|(uid, effect)| match effect.clone() {
             Effect::Start { role, image, share, runtime, .. } => {
                 Effect::Start { role, image, share, runtime, told: told.get(uid).cloned() }
             }
@@ -220,7 +256,7 @@ impl Rehearsal {
             }
             _ => {}
         }
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, key);
+        self.owners().note(uid, key);
     }
 
     /// These, each run followed by the environments it owns.
@@ -262,7 +298,7 @@ impl Rehearsal {
             let metadata = one.metadata();
             state.insert(format!("{kind}/{name} {:?} {} {more} {conditions:?}", metadata.finalizers, metadata.is_deleting()));
         }
-        Ok((state, self.log.entries().len()))
+        Ok((state, self.log.noted().count))
     }
 
     async fn trouble(&self, kind: &str, name: &str, error: &ReconcileError) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
     Admitted, BoxEvent, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, Labels, ObservedBox,
-    Progress, ProgressSink, Promised, Purpose, RemoveOutcome, Shortage, Started, Target, Want,
+    Progress, ProgressSink, Promised, Purpose, RemoveOutcome, Scales, Shortage, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -381,13 +381,17 @@ impl Driver for Liar {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
+        Ok(self.scales(target, false).await?.map(|scales| scales.weigh(wants, promised, gone)))
+    }
+
+    async fn scales(&self, target: &Target, _: bool) -> Result<Option<Box<dyn Scales>>, DriverError> {
         if !self.weighs {
             return Ok(None);
         }
         let daemon = self.reach(target).await?;
-        let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
-        let answer = weighed(daemon.cpus, &daemon.state(), target, wants, &keys, promised);
-        self.back(&daemon, target, Some(answer.map_or_else(Admitted::Short, Admitted::Held))).await
+        let held = daemon.state().holding(&[]).cloned().collect();
+        let scales: Box<dyn Scales> = Box::new(Seen { cpus: daemon.cpus, target: target.clone(), held });
+        self.back(&daemon, target, Some(scales)).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
@@ -559,19 +563,33 @@ impl Driver for Liar {
     }
 }
 
-/// The shares that would be held beside what is there, but for these, and what is promised.
+/// What was held on a daemon at one moment.
+struct Seen {
+    cpus: u64,
+    target: Target,
+    held: Vec<ObservedBox>,
+}
+
+impl Scales for Seen {
+    fn weigh(&self, wants: &[Want], promised: &[Promised], gone: &[BoxKey]) -> Admitted {
+        let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
+        let counts = |seen: &&ObservedBox| !seen.key.as_ref().is_some_and(|key| keys.contains(&key));
+        let held: Vec<&ObservedBox> = self.held.iter().filter(counts).collect();
+        weighed(self.cpus, &held, &self.target, wants, promised).map_or_else(Admitted::Short, Admitted::Held)
+    }
+}
+
+/// The shares that would be held beside these, and what is promised.
 fn weighed(
     cpus: u64,
-    state: &State,
+    held: &[&ObservedBox],
     target: &Target,
     wants: &[Want],
-    but: &[&BoxKey],
     promised: &[Promised],
 ) -> Result<Vec<Share>, Shortage> {
     let at = target.runtime.at();
     let own = |provider: &str| provider == target.runtime.provider();
-    let running =
-        state.holding(but).filter(|seen| own(&seen.provider)).count() + promised.iter().filter(|p| own(&p.provider)).count();
+    let running = held.iter().filter(|seen| own(&seen.provider)).count() + promised.iter().filter(|p| own(&p.provider)).count();
     let may = target.spec.max_containers.filter(|may| *may > 0).map_or(usize::MAX, |may| may as usize);
     if running + wants.len() > may {
         let message = format!("{at} runs {running} of the {may} containers it may");
@@ -579,7 +597,8 @@ fn weighed(
     }
     let total = target.spec.cpus.map_or(cpus * 1000, Cpus::millis);
     let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
-    let (held, asked) = (state.held(but) + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
+    let held: u64 = held.iter().filter_map(|seen| seen.share.cpus).map(Cpus::millis).sum();
+    let (held, asked) = (held + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
     if held + asked > total {
         let free = Cpus::from_millis(total.saturating_sub(held));
         let message = format!(
@@ -596,7 +615,8 @@ fn weighed(
 fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     let mut state = daemon.state();
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    match weighed(daemon.cpus, &state, target, wants, &keys, &[]) {
+    let answer = weighed(daemon.cpus, &state.holding(&keys).collect::<Vec<_>>(), target, wants, &[]);
+    match answer {
         Err(short) => {
             for key in keys {
                 state.take_away(key, Purpose::Hold);

@@ -2,6 +2,7 @@
 //! worlds.
 
 mod accounts;
+mod cost;
 mod fixed;
 mod manifests;
 

@@ -40,7 +40,7 @@ pub use carry::carry;
 pub use endpoint::{config_dir, resolve_local};
 pub use way::{NoHosts, SavedHosts};
 
-use crate::driver::{BoxEvents, Driver, ProgressSink};
+use crate::driver::{BoxEvents, Driver, ProgressSink, Scales, ask_for_gpus};
 use crate::error::DriverError;
 use crate::gpus::GpuAnswers;
 use crate::types::{
@@ -237,10 +237,18 @@ impl Driver for DockerDriver {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
-        if let Some(container) = &target.spec.container {
-            return attached::admit(&self.session(target).await?, container, wants).await.map(Some);
+        let session = self.session(target).await?;
+        match &target.spec.container {
+            Some(container) => attached::admit(&session, container, wants).await.map(Some),
+            None => Ok(Some(weigh::look(&session, ask_for_gpus(wants)).await?.weigh(wants, promised, gone))),
         }
-        weigh::weigh(&self.session(target).await?, wants, promised, gone).await.map(Some)
+    }
+
+    async fn scales(&self, target: &Target, gpus: bool) -> Result<Option<Box<dyn Scales>>, DriverError> {
+        if target.spec.container.is_some() {
+            return Ok(None); // whoever runs in it is asked for each time
+        }
+        Ok(Some(Box::new(weigh::look(&self.session(target).await?, gpus).await?)))
     }
 
     async fn gpus(&self, target: &Target, image: &str) -> Result<GpuAnswers, DriverError> {

@@ -34,6 +34,17 @@ pub enum BoxEvent {
 /// Events of a daemon.
 pub type BoxEvents = BoxStream<'static, Result<BoxEvent, DriverError>>;
 
+/// What a daemon has and holds as of one look, see [`Driver::scales`].
+pub trait Scales: Send + Sync {
+    /// As [`Driver::weigh`] answers.
+    fn weigh(&self, wants: &[Want], promised: &[Promised], gone: &[BoxKey]) -> Admitted;
+}
+
+/// Whether any of them asks for GPUs.
+pub fn ask_for_gpus(wants: &[Want]) -> bool {
+    wants.iter().any(|want| want.gpus.is_some_and(|n| n > 0))
+}
+
 /// A backend. Every call is idempotent, may be cancelled at any await and called again, and holds nothing in memory
 /// that another process would need.
 #[async_trait]
@@ -54,7 +65,14 @@ pub trait Driver: Send + Sync + 'static {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
-        let _ = (target, wants, promised, gone);
+        let scales = self.scales(target, ask_for_gpus(wants)).await?;
+        Ok(scales.map(|scales| scales.weigh(wants, promised, gone)))
+    }
+
+    /// One look at the daemon, from which it is told as often as it takes what [`Driver::weigh`] would have answered at that
+    /// moment; `gpus`: of wants with some too. `None`: a backend that answers each question by itself, or none.
+    async fn scales(&self, target: &Target, gpus: bool) -> Result<Option<Box<dyn Scales>>, DriverError> {
+        let _ = (target, gpus);
         Ok(None)
     }
 

@@ -14,7 +14,7 @@ pub mod swarm;
 mod types;
 
 pub use allowance::{lacking, silent_gpus};
-pub use driver::{BoxEvent, BoxEvents, Driver, Progress, ProgressSink};
+pub use driver::{BoxEvent, BoxEvents, Driver, Progress, ProgressSink, Scales, ask_for_gpus};
 pub use error::DriverError;
 pub use gpus::GpuAnswers;
 /// The way to a box, which a driver hands to whoever works in it.

@@ -14,6 +14,9 @@ use hmz_drivers::{Admitted, BoxKey, Promised, Want, is_same_box};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
+/// How many of those who want the same are named.
+const NAMED: usize = 8;
+
 impl Rehearsal {
     /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied.
     ///
@@ -22,16 +25,29 @@ impl Rehearsal {
     pub async fn doubts(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
         let mut unsure = self.going(touched).await?;
         for onlooker in self.onlookers.values() {
-            for Doubt { of, at, what } in of_daemons(onlooker).await {
+            let doubts = of_daemons(onlooker).await;
+            let mut rivals: BTreeMap<BTreeSet<Uuid>, (BTreeSet<Key>, usize)> = BTreeMap::new();
+            for (nth, doubt) in doubts.iter().enumerate() {
+                let What::Contended(holders) = &doubt.what else { continue };
+                match rivals.get_mut(holders) {
+                    Some((_, last)) => *last = nth,
+                    None => {
+                        let keys = holders.iter().filter_map(|uid| self.owner(*uid)).collect();
+                        rivals.insert(holders.clone(), (keys, nth));
+                    }
+                }
+            }
+            for (nth, Doubt { of, at, what }) in doubts.into_iter().enumerate() {
                 let Some(who) = of.iter().find_map(|uid| self.owner(*uid)) else { continue };
                 let now = self.store().get_any(&who.0, &who.1).await?;
                 match what {
                     What::Contended(holders) => {
-                        let mut all: BTreeSet<Key> = holders.iter().filter_map(|uid| self.owner(*uid)).collect();
-                        all.insert(who);
-                        let names: Vec<String> = all.iter().map(shown).collect();
-                        let why = format!("{at} has no room for all of {}, and who asks first has it", names.join(", "));
-                        all.into_iter().for_each(|one| drop(unsure.insert(one, Effect::Unsure { why: why.clone() })));
+                        let Some((rivals, last)) = rivals.get(&holders) else { continue };
+                        unsure.insert(who.clone(), contention(&at, rivals, &who, &who));
+                        // where many find the same in their way, that is told of the last of them
+                        for one in rivals.iter().filter(|one| *last == nth && **one != who) {
+                            unsure.insert(one.clone(), contention(&at, rivals, &who, one));
+                        }
                     }
                     What::Before if matches!(now.as_ref().and_then(verdict::of), Some(Verdict::Waits(_))) => {}
                     What::After if !touched.contains(&who) || !self.asks_once(now.as_ref()).await? => {}
@@ -106,6 +122,18 @@ fn named(one: Option<&AnyResource>) -> Vec<String> {
     }
 }
 
+/// That there is no room for all of those who have it now and of one who asks, as `of` is told it.
+fn contention(at: &str, rivals: &BTreeSet<Key>, asks: &Key, of: &Key) -> Effect {
+    let count = rivals.len() + usize::from(!rivals.contains(asks));
+    let one = if count <= NAMED { asks } else { of };
+    let named: BTreeSet<&Key> = rivals.iter().filter(|rival| *rival != one).take(NAMED - 1).chain([one]).collect();
+    let mut names: Vec<String> = named.iter().map(|key| shown(key)).collect();
+    if count > names.len() {
+        names.push(format!("and {} others", count - names.len()));
+    }
+    Effect::Unsure { why: format!("{at} has no room for all of {}, and who asks first has it", names.join(", ")) }
+}
+
 /// What is not known of one question for room.
 #[derive(Debug)]
 struct Doubt {
@@ -144,25 +172,28 @@ async fn about(onlooker: &Onlooker, asked: &Asked) -> Option<What> {
     let own = |key: &BoxKey| {
         asked.wants.iter().map(|want| want.key.uid).chain(asked.promised.iter().map(|p| p.key.uid)).any(|uid| uid == key.uid)
     };
-    let (is_there, others, gone) = {
+    let (is_there, gone) = {
         let would = onlooker.would();
-        let others = would.promised_but(&asked.target, &own);
-        (asked.wants.iter().all(|want| is_held(&would, asked, want)), others, would.gone_from(&asked.target))
+        (asked.wants.iter().all(|want| is_held(&would, asked, want)), would.gone_from(&asked.target))
     };
     if is_there {
         let (mine, given_back): (Vec<BoxKey>, Vec<BoxKey>) = gone.into_iter().partition(own);
         if given_back.is_empty() {
             return None;
         }
+        let others = onlooker.would().promised_but(&asked.target, &own);
         return is_short(onlooker, asked, &others, &mine).await?.then_some(What::After);
     }
-    if !asked.is_short || (others.is_empty() && gone.is_empty()) {
+    if !asked.is_short {
+        return None;
+    }
+    let holders = onlooker.would().holders_but(&asked.target, &own);
+    if holders.is_empty() && gone.is_empty() {
         return None;
     }
     if is_short(onlooker, asked, &[], &gone).await? {
         return None;
     }
-    let holders: BTreeSet<Uuid> = others.iter().map(|p| p.key.uid).collect();
     Some(if holders.is_empty() { What::Before } else { What::Contended(holders) })
 }
 
@@ -173,7 +204,7 @@ fn is_held(would: &Would, asked: &Asked, want: &Want) -> bool {
 /// Whether there would be no room beside these, when those are gone.
 async fn is_short(onlooker: &Onlooker, asked: &Asked, others: &[Promised], gone: &[BoxKey]) -> Option<bool> {
     let promised: Vec<Promised> = others.iter().chain(&asked.promised).cloned().collect();
-    let answer = onlooker.inner.weigh(&asked.target, &asked.wants, &promised, gone).await.ok()??;
+    let answer = onlooker.answers.weigh(&asked.target, &asked.wants, &promised, gone).await.ok()??;
     Some(matches!(answer, Admitted::Short(_)))
 }
 

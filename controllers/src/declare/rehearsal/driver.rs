@@ -1,6 +1,7 @@
 //! A backend as it is, on which nothing is done: shares are weighed and not held, boxes are noted and not started.
 
 use super::Log;
+use super::answers::Answers;
 use crate::target::is_same_daemon;
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -10,14 +11,16 @@ use hmz_drivers::{
     Admitted, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Facts, Labels, ObservedBox, ProgressSink,
     Promised, Purpose, RemoveOutcome, Started, Target, Want, is_same_box,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
 
 /// What stands in for a process that is not there.
 const NO_PID: i32 = 1;
 
 /// The backend.
 pub(super) struct Onlooker {
-    pub inner: Arc<dyn Driver>,
+    pub answers: Answers,
     pub log: Log,
     pub would: Mutex<Would>,
 }
@@ -53,16 +56,27 @@ impl Would {
         on.map(|(_, p)| p.clone()).collect()
     }
 
+    /// Whose that is.
+    pub fn holders_but(&self, target: &Target, but: &dyn Fn(&BoxKey) -> bool) -> BTreeSet<Uuid> {
+        let on = self.held.iter().filter(|(at, p)| is_same_daemon(at, target) && !but(&p.key));
+        on.map(|(_, p)| p.key.uid).collect()
+    }
+
     /// What is gone there.
     pub fn gone_from(&self, target: &Target) -> Vec<BoxKey> {
         self.gone.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, key)| key.clone()).collect()
     }
 
+    /// Whether one that is there is not gone by now.
+    fn is_left(&self, one: &ObservedBox) -> bool {
+        !one.key.as_ref().is_some_and(|key| self.gone.iter().any(|(_, gone)| is_same_box(gone, key)))
+    }
+
     fn note(&mut self, asked: Asked) {
         let same = |a: &Asked| {
-            is_same_place(&a.target, &asked.target)
-                && a.wants.len() == asked.wants.len()
+            a.wants.len() == asked.wants.len()
                 && a.wants.iter().zip(&asked.wants).all(|(a, b)| is_same_box(&a.key, &b.key))
+                && is_same_place(&a.target, &asked.target)
         };
         self.asked.retain(|a| !same(a));
         self.asked.push(asked);
@@ -88,7 +102,7 @@ impl Onlooker {
             let beside = would.promised_but(target, &own).into_iter().chain(promised.iter().cloned()).collect::<Vec<_>>();
             (beside, would.gone_from(target))
         };
-        let answer = self.inner.weigh(target, wants, &beside, &gone).await?;
+        let answer = self.answers.weigh(target, wants, &beside, &gone).await?;
         if let Some(answer) = &answer {
             let (wants, promised) = (wants.to_vec(), promised.to_vec());
             let is_short = matches!(answer, Admitted::Short(_));
@@ -101,7 +115,7 @@ impl Onlooker {
 #[async_trait]
 impl Driver for Onlooker {
     async fn probe(&self, target: &Target) -> Result<Facts, DriverError> {
-        self.inner.probe(target).await
+        self.answers.probe(target).await
     }
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
@@ -147,11 +161,11 @@ impl Driver for Onlooker {
 
     // one whose share is held already may be on a daemon that does not answer any more
     async fn ensure_image(&self, target: &Target, _: &str, _: ProgressSink) -> Result<(), DriverError> {
-        self.inner.probe(target).await.map(drop)
+        self.answers.probe(target).await.map(drop)
     }
 
     async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
-        let _ = self.inner.probe(target).await?;
+        let _ = self.answers.probe(target).await?;
         let effect = Effect::Start {
             role: spec.key.role.clone(),
             image: spec.image.clone(),
@@ -182,11 +196,19 @@ impl Driver for Onlooker {
     }
 
     async fn list(&self, target: &Target) -> Result<Vec<ObservedBox>, DriverError> {
-        let mut listed = self.inner.list(target).await?;
+        let listed = self.answers.list(target).await?;
         let would = self.would();
-        listed.retain(|one| !one.key.as_ref().is_some_and(|key| would.gone.iter().any(|(_, gone)| is_same_box(gone, key))));
-        listed.extend(would.started.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, seen)| seen.clone()));
-        Ok(listed)
+        let started = would.started.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, seen)| seen);
+        Ok(listed.iter().filter(|one| would.is_left(one)).chain(started).cloned().collect())
+    }
+
+    // none of the others is copied
+    async fn find(&self, target: &Target, key: &BoxKey, _: &str) -> Result<Option<BoxState>, DriverError> {
+        let listed = self.answers.list(target).await?;
+        let would = self.would();
+        let started = would.started.iter().filter(|(at, _)| is_same_daemon(at, target)).map(|(_, seen)| seen);
+        let is_it = |one: &&ObservedBox| one.purpose == Purpose::Box && one.key.as_ref().is_some_and(|k| is_same_box(k, key));
+        Ok(listed.iter().chain(started).filter(is_it).find(|one| would.is_left(one)).map(|one| one.state.clone()))
     }
 
     async fn remove(&self, target: &Target, key: &BoxKey) -> Result<RemoveOutcome, DriverError> {
@@ -198,7 +220,7 @@ impl Driver for Onlooker {
             would.held.retain(|(_, p)| !is_same_box(&p.key, key));
             before > would.started.len() + would.held.len()
         };
-        let there = self.inner.list(target).await?;
+        let there = self.answers.list(target).await?;
         let mut outcome = if was_to_be { RemoveOutcome::Removed } else { RemoveOutcome::Absent };
         for one in there.iter().filter(|one| one.key.as_ref().is_some_and(|k| is_same_box(k, key))) {
             outcome = RemoveOutcome::Removed;
@@ -215,7 +237,7 @@ impl Driver for Onlooker {
     }
 
     async fn ending(&self, target: &Target, id: &str) -> Result<Option<Ending>, DriverError> {
-        self.inner.ending(target, id).await
+        self.answers.ending(target, id).await
     }
 
     async fn events(&self, _: &Target) -> Result<BoxEvents, DriverError> {

@@ -119,9 +119,8 @@ async fn is_short(
     if listed.iter().any(|l| l.purpose == Purpose::Hold && is_wanted(l)) {
         return Ok(None);
     }
-    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    let held = labels::held(listed, all.now, age, session.provider(), &keys);
-    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, listed, all.now, want)).collect();
+    let held = labels::held(listed, all.now, age, session.provider(), wants.iter().map(|w| &w.key));
+    let had: Vec<Vec<String>> = wants.iter().map(|want| had(listed, all.now, session.provider(), age, want)).collect();
     let short = |total: &capacity::Total| capacity::grant(&session.at(), total, &held, wants, &had).err();
     let mut hoped = total.clone();
     hoped.gpus.answers.silent.clear();
@@ -137,12 +136,11 @@ async fn critical(
 ) -> Result<Inside, DriverError> {
     let all = session.all().await?;
     let (listed, now, age) = (&all.boxes, all.now, session.limits.hold_age);
-    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
     let of = |key: &BoxKey| {
         let key = key.clone();
         listed.iter().filter(move |l| l.key.as_ref().is_some_and(|k| is_same_box(k, &key)))
     };
-    let held = labels::held(listed, now, age, session.provider(), &keys);
+    let held = labels::held(listed, now, age, session.provider(), wants.iter().map(|w| &w.key));
     let gpus_held = held.iter().flat_map(|h| &h.gpus);
     if asked.is_some_and(|asked| gpus::is_unasked(&total.gpus.ids, gpus_held, &total.gpus.answers, asked)) {
         return Ok(Inside::Unasked);
@@ -153,7 +151,7 @@ async fn critical(
     let mut made = Vec::new();
     let mut result = Ok(());
     let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, age);
-    let had: Vec<Vec<String>> = wants.iter().map(|want| had(session, listed, now, want)).collect();
+    let had: Vec<Vec<String>> = wants.iter().map(|want| had(listed, now, session.provider(), age, want)).collect();
     let (granted, short) = match capacity::grant(&session.at(), total, &held, wants, &had) {
         Ok(shares) => (shares, None),
         Err(short) => (wants.iter().map(|_| Share::default()).collect(), Some(short)),
@@ -203,9 +201,9 @@ async fn critical(
 }
 
 /// The GPUs that one has already: a box or hold that is there keeps the very ones it has.
-pub fn had(session: &Session<'_>, listed: &[Listed], now: Option<Timestamp>, want: &Want) -> Vec<String> {
+pub fn had(listed: &[Listed], now: Option<Timestamp>, provider: &str, hold_age: Duration, want: &Want) -> Vec<String> {
     let of = |l: &&Listed| l.key.as_ref().is_some_and(|k| is_same_box(k, &want.key));
-    let stands = |l: &&Listed| l.provider == session.provider() && l.counts(now, session.limits.hold_age);
+    let stands = |l: &&Listed| l.provider == provider && l.counts(now, hold_age);
     let current = listed.iter().filter(of).filter(stands).max_by_key(|l| (l.purpose == Purpose::Box, l.generation));
     current.map(|l| l.share.gpus.clone()).unwrap_or_default()
 }

@@ -5,13 +5,13 @@ use super::capacity::Held;
 use super::holder::Holder;
 use super::names;
 use crate::labels::{Labels, are_ours, text};
-use crate::types::{BoxKey, Purpose, is_same_box};
+use crate::types::{BoxKey, Purpose};
 use hmz_api::kinds::Share;
 use hmz_api::labels;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -238,7 +238,14 @@ impl Listed {
 }
 
 /// The shares that count, a box and its holds once, without those of `except`.
-pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provider: &str, except: &[&BoxKey]) -> Vec<Held> {
+pub fn held<'a>(
+    listed: &[Listed],
+    now: Option<Timestamp>,
+    hold_age: Duration,
+    provider: &str,
+    except: impl IntoIterator<Item = &'a BoxKey>,
+) -> Vec<Held> {
+    let except: HashSet<(Uuid, u64, &str)> = except.into_iter().map(whose).collect();
     let mut keyed: HashMap<(Uuid, u64, &str), usize> = HashMap::new();
     let mut out: Vec<Held> = Vec::new();
     // boxes first, so that a refusal names the box rather than its hold
@@ -246,10 +253,10 @@ pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provi
     for one in boxes.into_iter().chain(rest).filter(|l| l.counts(now, hold_age)) {
         let (cpus, memory) = (one.share.cpus.unwrap_or_default(), one.share.memory.unwrap_or_default());
         if let Some(key) = &one.key {
-            if except.iter().any(|k| is_same_box(k, key)) {
+            let whose = whose(key);
+            if except.contains(&whose) {
                 continue;
             }
-            let whose = (key.uid, key.incarnation, key.instance.as_str());
             if let Some(held) = keyed.get(&whose).and_then(|at| out.get_mut(*at)) {
                 // a hold and what replaces it say the same; should they not, the larger counts
                 held.cpus = held.cpus.max(cpus);
@@ -264,6 +271,11 @@ pub fn held(listed: &[Listed], now: Option<Timestamp>, hold_age: Duration, provi
         out.push(Held { name: one.name.clone(), host: one.host.clone(), cpus, memory, gpus, own });
     }
     out
+}
+
+/// What makes a box the same, whatever it is called: see [`crate::is_same_box`].
+fn whose(key: &BoxKey) -> (Uuid, u64, &str) {
+    (key.uid, key.incarnation, &key.instance)
 }
 
 /// What a container has mounted as the guest's binary.
@@ -370,7 +382,9 @@ mod tests {
             write(&identity(), "here", None, &key(1), None, &share(), "box"),
         );
         let all = [hold(&key(1), 1, 990), running, hold(&key(2), 1, 930), hold(&key(3), 1, 950), hold(&key(3), 2, 951)];
-        let names = |except: &[&BoxKey]| held(&all, now, age, "here", except).into_iter().map(|h| h.name).collect::<Vec<_>>();
+        let names = |except: &[&BoxKey]| {
+            held(&all, now, age, "here", except.iter().copied()).into_iter().map(|h| h.name).collect::<Vec<_>>()
+        };
         assert_eq!(names(&[]), [names::of_box("humanize-here", &key(1)), names::of_hold("humanize-here", &key(3), 1)]);
         assert_eq!(names(&[&key(1), &key(3)]), Vec::<String>::new());
     }
@@ -383,7 +397,7 @@ mod tests {
             map.as_object().unwrap().clone()
         };
         let listed = [entry("humanize-here-box-1", "running", 0, map()), entry("humanize-here-box-2", "exited", 0, map())];
-        let held = held(&listed, None, Duration::from_secs(60), "here", &[]);
+        let held = held(&listed, None, Duration::from_secs(60), "here", []);
         assert_eq!(held.iter().map(|h| (h.cpus, h.own)).collect::<Vec<_>>(), [(Cpus::whole(2), true)]);
         assert_eq!(held[0].gpus, ["0", "1"]);
     }

@@ -143,7 +143,7 @@ async fn gpus_answer(session: &Session<'_>, spec: &BoxSpec) -> Result<(), Driver
     if spec.share.gpus.is_empty() {
         return Ok(());
     }
-    let others = |all: &Listing| labels::held(&all.boxes, all.now, session.limits.hold_age, session.provider(), &[&spec.key]);
+    let others = |all: &Listing| labels::held(&all.boxes, all.now, session.limits.hold_age, session.provider(), [&spec.key]);
     let (machine, all) = (session.machine().await?, session.all().await?);
     let held = others(&all);
     let ids = gpus::number_again(&spec.share.gpus, held.iter().flat_map(|h| &h.gpus), &machine.info);
