@@ -16,11 +16,16 @@ struct Listed {
 impl Listed {
     /// One that answers and one that does not.
     fn new() -> Self {
+        Self::saying(|alive| format!("echo '0, GPU-{alive}'"))
+    }
+
+    /// One that answers, whose program does what a shell is told here of its number, and one that does not.
+    fn saying(program: impl FnOnce(&str) -> String) -> Self {
         let id = uuid::Uuid::new_v4();
         let base = 2_000_000_000 + u32::from_be_bytes(id.as_bytes()[..4].try_into().unwrap()) % 1_000_000_000;
         let numbers = [base.to_string(), (base + 1).to_string()];
         let programs = tempfile::tempdir().unwrap();
-        let says = [format!("echo '0, GPU-{}'", numbers[0]), "echo 'No devices were found'; exit 6".to_owned()];
+        let says = [program(&numbers[0]), "echo 'No devices were found'; exit 6".to_owned()];
         let device = |(number, says): (&String, String)| {
             let program = programs.path().join(number);
             std::fs::write(&program, format!("#!/bin/sh\n{says}\n")).unwrap();
@@ -104,5 +109,48 @@ fn a_daemon_that_dies_while_it_asks_them_leaves_nothing() {
     eventually("the container that asked is gone", LIMIT, || asks().is_empty().then_some(()));
     assert_eq!(scene.hmz(&["sh", "env/box", "--", "nvidia-smi"]), format!("0, GPU-{alive}\n"));
     scene.hmz(&["delete", "env/box"]);
+    scene.assert_nothing_left();
+}
+
+#[test]
+fn what_a_gpu_does_is_shown_beside_what_its_box_uses() {
+    // what is asked of it decides: whether it answers, or what it does
+    let listed = Listed::saying(|alive| {
+        format!(
+            "case \"$*\" in *utilization.gpu,memory.used,memory.total*) echo '37, 1536, 24576';; *) echo '0, GPU-{alive}';; esac"
+        )
+    });
+    let alive = &listed.numbers[0];
+    let scene = Scene::on("docker28", &format!(", image: 'busybox:latest', cpus: 2, memory: 1G, gpus: [{alive}]"));
+    eventually("the daemon lists them", LIMIT, || {
+        scene.engine.docker(&["info", "--format", "{{json .DiscoveredDevices}}"]).contains(alive).then_some(())
+    });
+    scene.apply("Environment", "box", "{runtime: 'docker:$R', workdir: ., gpus: 1}");
+    scene.apply("Environment", "plain", "{runtime: 'docker:$R', workdir: .}");
+    scene.wait("env/box", "Ready");
+    scene.wait("env/plain", "Ready");
+    let json = |words: &[&str]| -> Value {
+        let said = scene.hmz(&[&["top"], words, &["-o", "json"]].concat());
+        serde_json::from_str::<Value>(&said).unwrap()["items"][0].clone()
+    };
+    let row = json(&["envs", "box"]);
+    let gpus = json!({"percent": 37, "memory": "1536M", "memoryLimit": "24G"});
+    assert_eq!((&row["gpus"], &row["share"]["gpus"]), (&gpus, &json!([alive])), "{row}");
+    assert_eq!(json(&["envs", "plain"])["gpus"], Value::Null);
+    let cells = |shown: &str, name: &str| -> Vec<String> {
+        let row = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
+        let head: Vec<String> = row(shown.lines().next().unwrap());
+        let at = head.iter().position(|cell| cell == "GPUS").unwrap();
+        let line: Vec<String> = row(shown.lines().find(|line| line.starts_with(name)).unwrap());
+        line[at..].to_vec()
+    };
+    let shown = scene.hmz(&["top", "envs"]);
+    assert_eq!(cells(&shown, "box"), ["1", "37%", "1.5G/24G"], "{shown}");
+    assert_eq!(cells(&shown, "plain"), ["-", "-", "-"], "{shown}");
+    let runtime = format!("docker:{}", scene.runtime);
+    assert_eq!(json(&["runtimes", &runtime])["heldGpus"], 1);
+    let shown = scene.hmz(&["top", "runtimes", &runtime]);
+    assert_eq!(cells(&shown, &runtime), ["1"], "{shown}");
+    scene.hmz(&["delete", "env/box", "env/plain"]);
     scene.assert_nothing_left();
 }
