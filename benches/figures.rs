@@ -32,6 +32,8 @@ mod job;
 mod listed;
 #[path = "figures/output.rs"]
 mod output;
+#[path = "figures/plan.rs"]
+mod plan;
 #[path = "figures/ready.rs"]
 mod ready;
 #[path = "figures/rounds.rs"]
@@ -59,7 +61,7 @@ use table::Figure;
 type Part = (&'static str, fn(usize) -> Vec<Figure>);
 
 /// The parts, in the order of the table.
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     ("job", job::measure),
     ("ready", ready::measure),
     ("crowd", crowd::measure),
@@ -72,6 +74,7 @@ const PARTS: [Part; 13] = [
     ("settings", settings::measure),
     ("idle", idle::measure),
     ("held", held::measure),
+    ("plan", plan::measure),
     ("scale", scale::measure),
 ];
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures the figures this project promises, with a real docker daemon and the real claude. Words name parts.
 #
-# usage: scripts/bench.sh [job|ready|crowd|admission|command|channel|files|output|verbs|settings|idle|scale|held]...
+# usage: scripts/bench.sh [job|ready|crowd|admission|command|channel|files|output|verbs|settings|idle|scale|held|plan]...
 set -Eeuo pipefail
 cd "$(dirname "$0")/.."
 tests/testbed/up

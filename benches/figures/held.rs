@@ -40,7 +40,7 @@ pub fn measure(rounds: usize) -> Vec<Figure> {
 }
 
 /// A home whose daemon has so many environments, whose boxes have died and are not begun again.
-fn holding(environments: usize) -> World {
+pub fn holding(environments: usize) -> World {
     let home = TestHome::new();
     let state = home.hmz_home().join("state");
     std::fs::create_dir_all(&state).expect("a directory for the store");
