@@ -122,8 +122,8 @@ async fn look(world: &World, index: &Index, wake: &Wakers, place: &Place, mut ra
         let from = index.moment();
         let listed = router::compare(world, index, wake, place, WHY).await;
         let lent = listed.map(|boxes| index.lend(place, from, boxes));
-        wake.runtimes.ask(&*place.0, WHY);
-        wake.sweep.ask(&*place.0, WHY);
+        wake.runtimes.ask(place.0.clone(), WHY);
+        wake.sweep.ask(place.0.clone(), WHY);
         tokio::time::sleep(LENT).await;
         drop(lent);
         wait = period().saturating_sub(LENT);

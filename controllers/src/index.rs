@@ -6,6 +6,8 @@
 mod entry;
 mod looks;
 pub(crate) mod tally;
+#[cfg(test)]
+mod tests;
 
 use crate::busy;
 use crate::environment::plan::is_down;
@@ -311,7 +313,7 @@ impl Tables {
         let seen = before.as_ref().map(|before| before.seen);
         let entry = there.map(|there| {
             let counted = self.tally.add(there);
-            self.entry(env, now, counted)
+            self.entry(env, now, counted, before.as_ref())
         });
         let places_changed = self.moved(&name, before.as_ref(), entry.as_ref());
         if let Some(entry) = entry {
@@ -337,55 +339,87 @@ impl Tables {
         {
             return false;
         }
-        let (left, at) = (before.and_then(Entry::place), now.and_then(Entry::place));
-        if let Some(before) = before {
-            for runtime in before.runtimes() {
-                take_out(&mut self.on, runtime, name);
+        let is = |of: Option<&Entry>, runtime: &Arc<str>| of.is_some_and(|entry| entry.runtimes().any(|one| one == runtime));
+        let waits = |of: Option<&Entry>| of.filter(|entry| entry.waits).map(|entry| entry.named.clone());
+        let at = |of: Option<&Entry>, runtime: &Arc<str>| of.and_then(|e| e.endpoint.clone()).filter(|_| is(of, runtime));
+        let both = || before.into_iter().chain(now).flat_map(Entry::runtimes);
+        for (nth, runtime) in both().enumerate() {
+            // each once
+            if both().take(nth).any(|earlier| earlier == runtime) {
+                continue;
             }
-            take_out(&mut self.waits, &before.named, name);
+            match (is(before, runtime), is(now, runtime)) {
+                (true, false) => take_out(&mut self.on, runtime, name),
+                (false, true) => drop(self.on.entry(runtime.clone()).or_default().insert(name.clone())),
+                _ => {}
+            }
+            let (left, came) = (at(before, runtime), at(now, runtime));
+            if left != came {
+                if let Some(endpoint) = left {
+                    count_out(&mut self.endpoints, runtime, &endpoint);
+                }
+                if let Some(endpoint) = came {
+                    *self.endpoints.entry(runtime.clone()).or_default().entry(endpoint).or_default() += 1;
+                }
+            }
+        }
+        let (left, came) = (waits(before), waits(now));
+        if left != came {
+            if let Some(runtime) = left {
+                take_out(&mut self.waits, &runtime, name);
+            }
+            if let Some(runtime) = came {
+                self.waits.entry(runtime).or_default().insert(name.clone());
+            }
+        }
+        let (left, came) = (before.map(|entry| entry.uid), now.map(|entry| entry.uid));
+        if left != came {
             // another of this name may have come meanwhile, and it has a uid of its own
-            if self.uids.get(&before.uid).is_some_and(|of| of == name) {
-                self.uids.remove(&before.uid);
+            if let Some(uid) = left.filter(|uid| self.uids.get(uid).is_some_and(|of| of == name)) {
+                self.uids.remove(&uid);
             }
-            if let Some(endpoint) = &before.endpoint {
-                for runtime in before.runtimes() {
-                    count_out(&mut self.endpoints, runtime, endpoint);
-                }
-            }
-            if let Some(place) = &left
-                && let Some(count) = self.places.get_mut(place)
-            {
-                *count -= 1;
+            if let Some(uid) = came {
+                self.uids.insert(uid, name.clone());
             }
         }
-        let mut came = false;
-        if let Some(now) = now {
-            for runtime in now.runtimes() {
-                self.on.entry(runtime.clone()).or_default().insert(name.clone());
-                if let Some(endpoint) = &now.endpoint {
-                    *self.endpoints.entry(runtime.clone()).or_default().entry(endpoint.clone()).or_default() += 1;
-                }
-            }
-            if now.waits {
-                self.waits.entry(now.named.clone()).or_default().insert(name.clone());
-            }
-            self.uids.insert(now.uid, name.clone());
-            if let Some(at) = at {
-                let count = self.places.entry(at).or_insert_with(|| {
-                    came = true;
-                    0
-                });
-                *count += 1;
-            }
-        }
-        let gone = left.is_some_and(|place| self.places.get(&place) == Some(&0) && self.places.remove(&place).is_some());
-        came || gone
+        self.placed(before.and_then(Entry::place), now.and_then(Entry::place))
     }
 
-    fn entry(&mut self, env: &Resource<Environment>, seen: Seen, counted: u64) -> Entry {
+    /// One left a place for another. Says whether that changed which places there are.
+    fn placed(&mut self, left: Option<Place>, came: Option<Place>) -> bool {
+        if left == came {
+            return false;
+        }
+        let is_new = came.is_some_and(|place| {
+            let count = self.places.entry(place).or_default();
+            *count += 1;
+            *count == 1
+        });
+        let is_gone = left.is_some_and(|place| {
+            let Some(count) = self.places.get_mut(&place) else { return false };
+            *count -= 1;
+            *count == 0 && self.places.remove(&place).is_some()
+        });
+        is_new || is_gone
+    }
+
+    /// The name of a runtime; mostly what it was.
+    fn name_of(&mut self, runtime: &RuntimeRef, before: Option<&Arc<str>>) -> Arc<str> {
+        match before.filter(|before| runtime.is_called(before)) {
+            Some(before) => before.clone(),
+            None => self.word(&runtime.resource_name()),
+        }
+    }
+
+    fn entry(&mut self, env: &Resource<Environment>, seen: Seen, counted: u64, before: Option<&Entry>) -> Entry {
         let status = &env.status;
-        let named = self.word(&env.spec.runtime.resource_name());
-        let used = status.used.as_ref().map(RuntimeRef::resource_name).filter(|used| **used != *named);
+        let named = self.name_of(&env.spec.runtime, before.map(|before| &before.named));
+        let used = status.used.as_ref().filter(|used| **used != env.spec.runtime);
+        let used = used.map(|used| self.name_of(used, before.and_then(|before| before.used.as_ref())));
+        let endpoint = status.endpoint.as_deref().map(|now| match before.and_then(|before| before.endpoint.as_ref()) {
+            Some(before) if **before == *now => before.clone(),
+            _ => self.word(now),
+        });
         let up = [condition::CREATED, condition::GUEST_READY].iter().all(|c| status.conditions.is_true(c));
         let scheduled = status.conditions.is_true(condition::SCHEDULED);
         let looked_at = status.conditions.get(condition::SCHEDULED).is_some();
@@ -395,9 +429,9 @@ impl Tables {
             uid: env.metadata.uid.unwrap_or_default(),
             incarnation: status.incarnation,
             made: env.metadata.creation_timestamp.map_or(0, |at| at.as_millisecond()),
-            used: used.map(|used| self.word(&used)),
+            used,
             named,
-            endpoint: status.endpoint.as_deref().map(|endpoint| self.word(endpoint)),
+            endpoint,
             ready: status.pid.filter(|_| up && !env.metadata.is_deleting()),
             waits: looked_at && !scheduled && !env.is_refused(),
             down,

@@ -82,7 +82,7 @@ fn take(index: &Index, wake: &Wakers, event: &WatchEvent) {
 
 fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed) {
     let Changed { declared, observed } = changed;
-    let name = &resource.metadata().name;
+    let name = resource.metadata().name.as_str();
     match resource {
         AnyResource::Environment(env) => {
             if declared {
@@ -95,7 +95,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
                 }
             }
             if let Some(owner) = owner_run(env).filter(|_| declared || observed) {
-                wake.runs.ask(&owner.name, "its environment changed");
+                wake.runs.ask(owner.name.as_str(), "its environment changed");
             }
         }
         AnyResource::Run(run) => {
@@ -106,7 +106,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
                 for role in run.status.environments.values() {
                     let second = role.harness.as_ref().map(|second| &second.environment);
                     for env in role.environment.iter().chain(second) {
-                        wake.environments.ask(env, "its run changed");
+                        wake.environments.ask(env.as_str(), "its run changed");
                     }
                 }
                 for place in run.spec.environments.values().map(hmz_api::kinds::EnvironmentRequest::place) {
@@ -124,7 +124,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
             }
             if declared || observed {
                 for env in index.on(name) {
-                    wake.environments.ask(&*env, "its runtime changed");
+                    wake.environments.ask(env, "its runtime changed");
                 }
                 waiting(index, wake, name, "its runtime changed");
             }
@@ -137,7 +137,7 @@ fn route(index: &Index, wake: &Wakers, resource: &AnyResource, changed: Changed)
 fn waiting(index: &Index, wake: &Wakers, runtime: &str, reason: &'static str) {
     // whoever named one that falls back to this may go there
     for env in index.waits_for(runtime) {
-        wake.environments.ask(&*env, reason);
+        wake.environments.ask(env, reason);
     }
     for (run, several) in index.runs_for(runtime) {
         // trying for shares on several daemons makes events itself when what was got on one is given back
@@ -183,7 +183,7 @@ pub(crate) async fn daemon_changed(world: &World, index: &Index, wake: &Wakers, 
     for uid in heard.of {
         match index.of_uid(uid) {
             // what it finds out is in its status then, and that has its runtime looked at
-            Some(env) => wake.environments.ask(&*env, WHY),
+            Some(env) => wake.environments.ask(env, WHY),
             None => others = true,
         }
     }
@@ -213,7 +213,7 @@ pub(crate) async fn compare(
         Err(_) => None,
     };
     for env in index.differing(place, &world.instance, listed.as_deref()) {
-        wake.environments.ask(&*env, reason);
+        wake.environments.ask(env, reason);
     }
     listed
 }

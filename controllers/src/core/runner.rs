@@ -9,6 +9,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -53,22 +54,25 @@ pub struct Options {
 
 /// Where looks are asked for. Clones ask the same queue.
 #[derive(Debug, Clone)]
-pub struct Requests(mpsc::UnboundedSender<(String, Duration, &'static str)>);
+pub struct Requests(mpsc::UnboundedSender<Request>);
+
+/// A key, how long from now it is to be looked at, and why.
+pub type Request = (Arc<str>, Duration, &'static str);
 
 impl Requests {
     /// The two ends. What is asked for is deduplicated as soon as it is received, so that the channel stays short.
-    pub fn channel() -> (Self, mpsc::UnboundedReceiver<(String, Duration, &'static str)>) {
+    pub fn channel() -> (Self, mpsc::UnboundedReceiver<Request>) {
         let (send, receive) = mpsc::unbounded_channel();
         (Self(send), receive)
     }
 
     /// Asks for a look now.
-    pub fn ask(&self, key: impl Into<String>, reason: &'static str) {
+    pub fn ask(&self, key: impl Into<Arc<str>>, reason: &'static str) {
         self.ask_after(key, Duration::ZERO, reason);
     }
 
     /// Asks for a look after a while.
-    pub fn ask_after(&self, key: impl Into<String>, after: Duration, reason: &'static str) {
+    pub fn ask_after(&self, key: impl Into<Arc<str>>, after: Duration, reason: &'static str) {
         // nobody receives once a drain began; then nothing more is looked at
         let _ = self.0.send((key.into(), after, reason));
     }
@@ -79,13 +83,13 @@ pub async fn work(
     reconciler: &dyn Reconciler,
     options: Options,
     seed: u64,
-    mut requests: mpsc::UnboundedReceiver<(String, Duration, &'static str)>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
     stop: CancellationToken,
     meter: &Meter,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut queue = Queue::<String>::default();
-    let mut failures: HashMap<String, u32> = HashMap::new();
+    let mut queue = Queue::<Arc<str>>::default();
+    let mut failures: HashMap<Arc<str>, u32> = HashMap::new();
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < options.concurrency
@@ -144,10 +148,10 @@ fn how(result: &Result<Action, ReconcileError>) -> meter::Result {
 /// When to look at a key again after a reconcile of it; `None`: when asked.
 fn settle(
     kind: &str,
-    key: &str,
+    key: &Arc<str>,
     result: Result<Action, ReconcileError>,
     options: &Options,
-    failures: &mut HashMap<String, u32>,
+    failures: &mut HashMap<Arc<str>, u32>,
     random: &mut StdRng,
 ) -> Option<Duration> {
     match result {
@@ -163,7 +167,7 @@ fn settle(
             }
         }
         Err(error) => {
-            let count = failures.entry(key.to_owned()).or_default();
+            let count = failures.entry(key.clone()).or_default();
             *count = count.saturating_add(1);
             // somebody else's write is no failure of ours, but a livelock must not spin either
             let after = if error.is_conflict() && *count <= 3 {
@@ -172,9 +176,9 @@ fn settle(
                 options.backoff.delay(*count, random.random::<f64>())
             };
             if error.is_conflict() {
-                tracing::debug!(kind, key, %error, "looks again");
+                tracing::debug!(kind, %key, %error, "looks again");
             } else {
-                tracing::warn!(kind, key, %error, ?after, "tries again");
+                tracing::warn!(kind, %key, %error, ?after, "tries again");
             }
             Some(after)
         }

@@ -216,7 +216,8 @@ impl State {
             let key = c.seen.key.as_ref();
             // the box that a hold is for has the same share
             let boxed = |key| c.seen.purpose == Purpose::Hold && self.of(key, Purpose::Box).is_some_and(|b| self.counts(b));
-            !key.is_some_and(|key| but.contains(&key) || boxed(key))
+            let left_out = |key: &BoxKey| but.iter().any(|but| but.uid == key.uid && *but == key);
+            !key.is_some_and(|key| left_out(key) || boxed(key))
         });
         counted.map(|c| &c.seen)
     }

@@ -93,7 +93,7 @@ impl RuntimeRef {
     /// The `metadata.name` of its resource: `docker:gpubox`, or `docker` unsaved.
     pub fn resource_name(&self) -> String {
         match &self.name {
-            Some(name) => format!("{}:{name}", self.backend),
+            Some(name) => [self.backend.word(), ":", name].concat(),
             None => self.backend.to_string(),
         }
     }
@@ -103,6 +103,15 @@ impl RuntimeRef {
         match &self.name {
             Some(name) => format!("{}@{name}", self.backend),
             None => self.backend.to_string(),
+        }
+    }
+
+    /// Whether that is its [`RuntimeRef::resource_name`].
+    pub fn is_called(&self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix(self.backend.word()) else { return false };
+        match &self.name {
+            Some(named) => rest.strip_prefix(':') == Some(named),
+            None => rest.is_empty(),
         }
     }
 

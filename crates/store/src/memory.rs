@@ -4,7 +4,7 @@ use crate::backend::{Backend, Change, Expect, Kept, Note, WatchEvent, Write, Wri
 use crate::error::StoreError;
 use crate::history::{History, REMEMBERED, Wanted, Watch};
 use async_trait::async_trait;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
@@ -15,9 +15,38 @@ pub struct Memory {
     history: Arc<History>,
 }
 
+/// The resources of one kind: found by name at once, and gone through in the order of their names.
+#[derive(Default)]
+struct Named {
+    of: HashMap<Arc<str>, Kept>,
+    order: BTreeSet<Arc<str>>,
+}
+
+impl Named {
+    fn insert(&mut self, name: &str, one: Kept) {
+        if let Some(kept) = self.of.get_mut(name) {
+            *kept = one;
+            return;
+        }
+        let name: Arc<str> = name.into();
+        self.order.insert(name.clone());
+        self.of.insert(name, one);
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.of.remove(name);
+        self.order.remove(name);
+    }
+
+    fn after<'a>(&'a self, name: Option<&str>) -> impl Iterator<Item = &'a Kept> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.order.range::<str, _>((from, Bound::Unbounded)).filter_map(|name| self.of.get(name))
+    }
+}
+
 #[derive(Default)]
 struct Tables {
-    kinds: BTreeMap<&'static str, BTreeMap<String, Kept>>,
+    kinds: BTreeMap<&'static str, Named>,
     /// Names by uid.
     uids: HashMap<(&'static str, Uuid), String>,
     notes: BTreeMap<String, String>,
@@ -48,7 +77,7 @@ impl Default for Memory {
 
 impl Tables {
     fn get(&self, kind: &str, name: &str) -> Option<&Kept> {
-        self.kinds.get(kind)?.get(name)
+        self.kinds.get(kind)?.of.get(name)
     }
 }
 
@@ -61,18 +90,17 @@ impl Backend for Memory {
     async fn list(&self, kind: Option<&'static str>) -> Result<(Vec<Kept>, u64), StoreError> {
         let kept = self.kept();
         let of = kept.kinds.iter().filter(|(k, _)| kind.is_none_or(|kind| kind == **k));
-        Ok((of.flat_map(|(_, named)| named.values()).cloned().collect(), kept.last))
+        Ok((of.flat_map(|(_, named)| named.after(None)).cloned().collect(), kept.last))
     }
 
     async fn page(&self, kind: &'static str, after: Option<&str>, limit: usize) -> Result<Vec<Kept>, StoreError> {
         let kept = self.kept();
         let Some(named) = kept.kinds.get(kind) else { return Ok(Vec::new()) };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(named.range::<str, _>((from, Bound::Unbounded)).take(limit).map(|(_, one)| one.clone()).collect())
+        Ok(named.after(after).take(limit).cloned().collect())
     }
 
     async fn names(&self, kind: &'static str) -> Result<Vec<String>, StoreError> {
-        Ok(self.kept().kinds.get(kind).into_iter().flat_map(BTreeMap::keys).cloned().collect())
+        Ok(self.kept().kinds.get(kind).into_iter().flat_map(|named| &named.order).map(|name| (**name).to_owned()).collect())
     }
 
     async fn by_uid(&self, kind: &'static str, uid: Uuid) -> Result<Option<Kept>, StoreError> {
@@ -82,7 +110,7 @@ impl Backend for Memory {
 
     async fn members(&self, set: &str) -> Result<Vec<Kept>, StoreError> {
         let kept = self.kept();
-        let all = kept.kinds.values().flat_map(BTreeMap::values);
+        let all = kept.kinds.values().flat_map(|named| named.after(None));
         Ok(all.filter(|one| set_of(one) == Some(set)).cloned().collect())
     }
 
@@ -118,16 +146,19 @@ impl Backend for Memory {
         }
         kept.last += 1;
         let revision = kept.last;
-        if let Some((_, Some(uid))) = found {
-            kept.uids.remove(&(kind, uid));
+        let before = found.and_then(|(_, uid)| uid);
+        let now = match &change {
+            Change::Applied(resource) => resource.metadata().uid,
+            Change::Deleted(_) => None,
+        };
+        if before != now {
+            before.map(|uid| kept.uids.remove(&(kind, uid)));
+            now.map(|uid| kept.uids.insert((kind, uid), name.clone()));
         }
         let written = match &mut change {
             Change::Applied(resource) => {
                 Arc::make_mut(resource).metadata_mut().resource_version = revision;
-                if let Some(uid) = resource.metadata().uid {
-                    kept.uids.insert((kind, uid), name.clone());
-                }
-                kept.kinds.entry(kind).or_default().insert(name.clone(), resource.clone());
+                kept.kinds.entry(kind).or_default().insert(&name, resource.clone());
                 resource.clone()
             }
             Change::Deleted(resource) => {
