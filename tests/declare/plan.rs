@@ -16,9 +16,13 @@ fn a_diff_says_what_the_apply_then_does_and_changes_nothing() {
     assert_eq!(told.out(), said);
     assert_eq!(place.hmz("apply -f box.yaml --dry-run").ok().out(), said);
     assert_eq!((place.environments(), place.home.containers()), (String::new(), vec![]));
+    // what is only planned is not logged as done
+    let log = || std::fs::read_to_string(place.home.hmz_home().join("state/daemon.log")).unwrap();
+    assert!(!log().contains("its box was started"), "{}", log());
     let applied = place.hmz("apply -f box.yaml --wait --timeout 2m").ok();
     assert_eq!(applied.out(), "env/box created\n");
     let name = container(&place);
+    assert!(log().contains("its box was started"), "{}", log());
     assert_eq!(place.hmz("diff -f box.yaml").ok().out(), "");
     // a share that is another one is a container that is another one
     place.environment("box.yaml", "box", ", cpus: 0.25, memory: 128M");

@@ -6,13 +6,17 @@ use crate::environment::outcome;
 use crate::environment::plan::REFUSED_RETRY_MAX;
 use crate::world::World;
 use async_trait::async_trait;
+use hmz_api::condition::ConditionStatus::Unknown;
+use hmz_api::kinds::annotation::LAST_APPLIED;
 use hmz_api::kinds::condition;
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Affected, Applied, ApplyRequest, ApplyResult, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Condition, Error};
+use hmz_api::{AnyResource, Condition, Error, Metadata};
 use hmz_store::Store;
 use std::collections::BTreeMap;
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
 use uuid::Uuid;
 
 /// Plans an apply. Nothing is changed anywhere, and no daemon is asked but those on which something would happen.
@@ -20,16 +24,26 @@ use uuid::Uuid;
 /// # Errors
 /// As [`apply`] refuses a request as a whole; a store that cannot be read.
 pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>, Error> {
+    // nothing of it is done, so nothing of it is logged as done
+    rehearsed(world, request).with_subscriber(NoSubscriber::default()).await
+}
+
+async fn rehearsed(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>, Error> {
     let rehearsal = Rehearsal::new(world).await?;
     let before = known(rehearsal.store()).await?;
     let results = apply(rehearsal.store(), &Rehearsed(&rehearsal), request).await?;
     // in the order in which they are told of: who comes first has the room
-    let touched: Vec<Key> = results.iter().filter(|r| is_change(r)).map(|r| (r.kind.clone(), r.name.clone())).collect();
+    let mut touched: Vec<Key> = Vec::new();
+    for key in results.iter().filter(|r| is_change(r)).map(|r| (r.kind.clone(), r.name.clone())) {
+        if is_moved(before.get(&key), rehearsal.store().get_any(&key.0, &key.1).await?.as_ref()) {
+            touched.push(key);
+        }
+    }
     rehearsal.settle(&touched).await?;
     let others = rehearsal.settle_others(&touched).await?;
     let mut unsure = rehearsal.doubts(&touched).await?;
     let mut affected = affected(&rehearsal, others, &before, &mut unsure).await?;
-    let mut planned = Vec::with_capacity(results.len());
+    let (mut planned, mut generated) = (Vec::with_capacity(results.len()), Vec::new());
     for (nth, result) in results.into_iter().enumerate() {
         let key = (result.kind.clone(), result.name.clone());
         let after = rehearsal.store().get_any(&key.0, &key.1).await?;
@@ -56,6 +70,9 @@ pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>,
             }
             (outcome, _) => outcome,
         };
+        if effects.is_empty() && touched.contains(&key) {
+            effects.extend(after.as_ref().and_then(out_of_reach));
+        }
         effects.extend(unsure.remove(&key));
         let others = affected.remove(&key).unwrap_or_default();
         let name = request.resources.get(nth).map_or(key.1.clone(), |asked| match asked.metadata().name.as_str() {
@@ -64,9 +81,36 @@ pub async fn plan(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>,
         });
         let after = after.filter(|after| outcome.is_ok() && !after.metadata().is_deleting());
         let before = before.get(&key).cloned();
+        if name != key.1 {
+            generated.push((key.1, name.clone()));
+        }
         planned.push(Planned { kind: key.0, name, outcome, before, after, effects, others });
     }
+    for (from, to) in generated {
+        let all =
+            planned.iter_mut().flat_map(|one| one.effects.iter_mut().chain(one.others.iter_mut().flat_map(|o| &mut o.effects)));
+        all.for_each(|effect| *effect = effect.clone().naming(&from, &to));
+    }
     Ok(planned)
+}
+
+/// Whether anything is to be done for a resource that was changed: what is for people and selectors alone moves nothing.
+fn is_moved(before: Option<&AnyResource>, after: Option<&AnyResource>) -> bool {
+    let (Some(before), Some(after)) = (before.map(AnyResource::metadata), after.map(AnyResource::metadata)) else { return true };
+    let is = |metadata: &Metadata| (metadata.uid, metadata.generation, metadata.is_deleting());
+    is(before) != is(after) || !for_us(before).eq(for_us(after))
+}
+
+/// What annotations say to controllers.
+fn for_us(metadata: &Metadata) -> impl Iterator<Item = (&String, &String)> {
+    metadata.annotations.iter().filter(|(name, _)| name.starts_with("hmz/") && *name != LAST_APPLIED)
+}
+
+/// That its daemon is away, where that is why nothing would be done for it now.
+fn out_of_reach(after: &AnyResource) -> Option<Effect> {
+    let AnyResource::Environment(environment) = after else { return None };
+    let away = environment.status.conditions.get(condition::READY).filter(|ready| ready.status == Unknown)?;
+    Some(Effect::Wait { why: away.message.clone() })
 }
 
 /// What would become of those that are not applied, by what of the apply that is for: what would be done for each, and what it

@@ -42,6 +42,53 @@ fn nothing_is_planned_on_a_daemon_that_holds_a_share_and_is_away() {
     });
 }
 
+/// An environment on that daemon, as its metadata and its CPUs say.
+fn declared(metadata: &str, cpus: u64) -> ApplyRequest {
+    let text = format!(
+        "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{{metadata}}}\nspec: {{runtime: 'docker:a', workdir: /w, cpus: \
+         {cpus}}}\n"
+    );
+    let declared = read_declared(&text, "m.yaml", &Context::new("/w", None)).unwrap();
+    let (resources, written) = declared.into_iter().map(|one| (one.resource, one.written)).unzip();
+    ApplyRequest { resources, written, ..ApplyRequest::default() }
+}
+
+#[test]
+fn a_change_on_a_daemon_that_is_away_would_wait_and_one_for_people_alone_asks_nobody() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        apply(&sim.store, &Somebody(sim.dice.clone()), &declared("name: env0", 1)).await.unwrap();
+        rest(&mut sim).await;
+        let is_ready = async |sim: &Sim| {
+            let env = sim.store.get::<Environment>("env0").await.unwrap().unwrap();
+            env.status.conditions.is_true(condition::READY)
+        };
+        assert!(is_ready(&sim).await);
+        // the controllers have not looked since
+        sim.daemons[0].state().unreachable = true;
+        let planned = plan(sim.world(), &declared("name: env0", 2)).await.unwrap();
+        assert_eq!(planned[0].outcome, Ok(Applied::Configured));
+        let [Effect::Wait { why }] = planned[0].effects.as_slice() else { panic!("{planned:?}") };
+        assert!(why.contains("connection refused"), "{why}");
+
+        let asked = sim.daemons[0].state().asked;
+        let planned = plan(sim.world(), &declared("name: env0, labels: {team: red}, annotations: {owner: me}", 1)).await.unwrap();
+        assert_eq!((&planned[0].outcome, planned[0].effects.as_slice()), (&Ok(Applied::Configured), [].as_slice()));
+        assert_eq!(sim.daemons[0].state().asked, asked);
+    });
+}
+
+#[test]
+fn who_is_not_made_yet_is_told_of_by_no_name_that_it_will_not_have() {
+    simulated(async {
+        let mut sim = Sim::calm(3);
+        sim.pass(Duration::from_secs(5)).await;
+        let planned = plan(sim.world(), &declared("generateName: gen-", 1)).await.unwrap();
+        let [Effect::Start { role, .. }] = planned[0].effects.as_slice() else { panic!("{planned:?}") };
+        assert_eq!((planned[0].name.as_str(), role.as_str()), ("gen-?", "gen-?"));
+    });
+}
+
 #[test]
 fn a_run_at_work_is_ended_and_begun_anew_when_it_is_replaced() {
     simulated(async {

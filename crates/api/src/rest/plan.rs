@@ -97,6 +97,21 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The same with `to` where it named `from`: who is not made yet has no name that could be told.
+    #[must_use]
+    pub fn naming(self, from: &str, to: &str) -> Self {
+        let put = |text: String| text.replace(from, to);
+        match self {
+            Self::Start { role, image, share, runtime, told } => {
+                Self::Start { role: put(role), image, share, runtime, told: told.map(put) }
+            }
+            Self::Wait { why } => Self::Wait { why: put(why) },
+            Self::Refuse { why } => Self::Refuse { why: put(why) },
+            Self::Unsure { why } => Self::Unsure { why: put(why) },
+            other => other,
+        }
+    }
+
     /// As a person reads it: `would start container 'box' of node:22, 2 CPUs, on docker:gpubox`.
     pub fn words(&self) -> String {
         match self {
