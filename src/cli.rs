@@ -65,7 +65,7 @@ Exit status: 0 nothing differs, 1 something does, 2 something would be refused, 
   hmz get settings -w
   hmz get run/fix-add -o yaml
   hmz get all -l hmz/set=team
-  hmz get sets
+  hmz get sets -w
   hmz get envs --field-selector status.used=docker:here --sort-by .spec.cpus
   hmz get runs -o custom-columns=NAME:.metadata.name,FLOW:.spec.flow
   hmz get envs -o jsonpath='{range .items[*]}{.metadata.name} {.status.used}{\"\\n\"}{end}'")]
@@ -186,6 +186,7 @@ Exit status: 0 done (or the budget was spent), 1 failed, 2 refused, 128+n ended 
   hmz controller
   hmz controller --metrics 9464
   hmz controller --sync ./manifests
+  hmz controller --sync ./manifests --sync-recursive
   hmz controller --sync https://git.example.com/team/fleet.git --sync-path envs --sync-ref main
 
 With --sync a set is kept in step with what the source declares: what is new or changed is applied,

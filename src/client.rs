@@ -329,12 +329,12 @@ impl Client {
         self.call(Method::GET, "/v1/settings", None::<&()>).await
     }
 
-    /// The sets there are.
+    /// The sets there are; with how many of its members are `ready`, for which each of them is read.
     ///
     /// # Errors
     /// When the daemon cannot be had.
-    pub async fn sets(&self) -> Result<Vec<SetState>, Error> {
-        self.call(Method::GET, "/v1/sets", None::<&()>).await
+    pub async fn sets(&self, ready: bool) -> Result<Vec<SetState>, Error> {
+        self.call(Method::GET, &format!("/v1/sets?ready={ready}"), None::<&()>).await
     }
 
     /// The same, and again each time it changes, until the daemon ends.

@@ -4,7 +4,7 @@ use crate::cli::{Files, FoldHow, Form, Output};
 use crate::client::Listing;
 use crate::edge;
 use crate::output::progress::Progress as Line;
-use crate::output::rows;
+use crate::output::rows::{self, Watched};
 use crate::output::sink::{Reader, put};
 use crate::output::style::Style;
 use crate::output::transcript::{self, answer};
@@ -12,7 +12,7 @@ use crate::output::working::Working;
 use crate::output::{describe as description, error as rendering, fold, jsonpath, record, table};
 use hmz_api::clock::{Clock, SystemClock};
 use hmz_api::journal::Record;
-use hmz_api::rest::{Event, Planned, SET_KIND, SetState, SettingsAnswer};
+use hmz_api::rest::{Event, Planned, SetState, SettingsAnswer};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::{Context, Declared};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -212,25 +212,17 @@ pub fn settings(answer: &SettingsAnswer, how: Option<Output>) -> Result<String, 
 /// # Errors
 /// When they cannot be written as JSON or YAML.
 pub fn sets(found: &[SetState], how: Option<Output>, single: bool) -> Result<String, Error> {
-    let whole = |set: &SetState| {
-        serde_json::json!({
-            "apiVersion": hmz_api::API_VERSION,
-            "kind": SET_KIND,
-            "metadata": {"name": set.name},
-            "status": set,
-        })
-    };
     let list = || match found {
-        [set] if single => whole(set),
+        [set] if single => set.whole(),
         several => {
-            let items: Vec<_> = several.iter().map(whole).collect();
-            serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items})
+            let items = several.iter().map(Watched::whole).collect::<Result<Vec<_>, Error>>()?;
+            Ok(serde_json::json!({"apiVersion": hmz_api::API_VERSION, "kind": "List", "items": items}))
         }
     };
     Ok(match how {
-        Some(Output::Json) => format!("{}\n", json(&list())?),
-        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&list())?,
-        Some(Output::Name) => found.iter().map(|set| format!("set/{}\n", set.name)).collect(),
+        Some(Output::Json) => format!("{}\n", json(&list()?)?),
+        Some(Output::Yaml) => hmz_manifest::value_to_yaml(&list()?)?,
+        Some(Output::Name) => found.iter().map(|set| format!("{}\n", set.shown())).collect(),
         how => crate::output::sets::table(found, how.is_some(), SystemClock.now()).render(width()),
     })
 }
@@ -352,7 +344,7 @@ impl Rows {
     ///
     /// # Errors
     /// When one cannot be written as JSON or YAML.
-    pub fn there(&mut self, items: &[AnyResource]) -> Result<String, Error> {
+    pub fn there(&mut self, items: &[impl Watched]) -> Result<String, Error> {
         self.0.there(items, SystemClock.now(), width())
     }
 
@@ -360,7 +352,7 @@ impl Rows {
     ///
     /// # Errors
     /// When it cannot be written as JSON.
-    pub fn gone(&mut self, item: &AnyResource) -> Result<String, Error> {
+    pub fn gone(&mut self, item: &impl Watched) -> Result<String, Error> {
         self.0.gone(item)
     }
 }

@@ -17,7 +17,7 @@ fn the_page_on_gitops_does_what_it_says() {
     let told = done.out();
     assert!(told.contains("set/fleet condition met\nenv/box condition met\n"), "{done}");
     let row: Vec<&str> = told.lines().find(|line| line.starts_with("fleet ")).unwrap().split_whitespace().collect();
-    assert_eq!((row[3], row[4]), ("True", "1"), "{done}");
+    assert_eq!((row[3], row[4]), ("True", "1/1"), "{done}");
     assert!(told.contains("Synced=True   Applied") && told.contains("env/box created"), "{done}");
     assert!(told.contains("\"kind\": \"Set\""), "{done}");
     assert!(done.err().contains("keeps the set 'fleet' in step with "), "{done}");

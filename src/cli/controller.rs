@@ -27,6 +27,9 @@ pub struct Controller {
     /// A folder of manifests below the source; may be said again [default: the source itself]
     #[arg(long, requires = "sync", value_name = "SUBDIR")]
     pub sync_path: Vec<PathBuf>,
+    /// Read the folders below those as well, but for those that begin with a dot
+    #[arg(long, requires = "sync")]
+    pub sync_recursive: bool,
     /// The branch or tag of a repository [default: the repository's own default branch]
     #[arg(long, requires = "sync", value_name = "BRANCH")]
     pub sync_ref: Option<String>,

@@ -4,9 +4,11 @@
 //! (`ADDED`, `MODIFIED`, `DELETED`) and `object`. As YAML, a document a change. What goes is told as `env/box deleted`, in
 //! YAML as a comment.
 
+use super::clean::one_line;
 use super::table::{self, kind_word};
 use hmz_api::{AnyResource, Error, ErrorKind};
 use jiff::Timestamp;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// How it prints.
@@ -26,6 +28,39 @@ pub enum Form {
 
 /// The column that changes by itself.
 const AGE: &str = "AGE";
+
+/// What a watch tells of.
+pub trait Watched {
+    /// Its name within its kind.
+    fn name(&self) -> &str;
+    /// `env/box`.
+    fn shown(&self) -> String;
+    /// Its row.
+    fn row(&self, wide: bool, now: Timestamp) -> table::Table;
+    /// All of it.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    fn whole(&self) -> Result<Value, Error>;
+}
+
+impl Watched for AnyResource {
+    fn name(&self) -> &str {
+        &self.metadata().name
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", kind_word(self.kind()), one_line(&self.metadata().name))
+    }
+
+    fn row(&self, wide: bool, now: Timestamp) -> table::Table {
+        table::of(self, wide, now)
+    }
+
+    fn whole(&self) -> Result<Value, Error> {
+        serde_json::to_value(self).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
+    }
+}
 
 /// A watch of one kind.
 #[derive(Debug)]
@@ -47,18 +82,17 @@ impl Rows {
     ///
     /// # Errors
     /// When one cannot be written as JSON or YAML.
-    pub fn there(&mut self, items: &[AnyResource], now: Timestamp, width: Option<usize>) -> Result<String, Error> {
+    pub fn there(&mut self, items: &[impl Watched], now: Timestamp, width: Option<usize>) -> Result<String, Error> {
         let mut changed: Option<table::Table> = None;
         let mut text = String::new();
         for item in items {
-            let name = item.metadata().name.clone();
-            let row = table::of(item, self.form == Form::Wide, now);
+            let row = item.row(self.form == Form::Wide, now);
             let compared = match self.form {
                 Form::Table | Form::Wide => cells(&row),
-                Form::Name => name.clone(),
-                Form::Json | Form::Yaml => json(item)?,
+                Form::Name => item.name().to_owned(),
+                Form::Json | Form::Yaml => item.whole()?.to_string(),
             };
-            let before = self.shown.insert(name, compared.clone());
+            let before = self.shown.insert(item.name().to_owned(), compared.clone());
             if before.as_ref() == Some(&compared) {
                 continue;
             }
@@ -67,14 +101,14 @@ impl Rows {
                     Some(table) => table.rows.extend(row.rows),
                     None => changed = Some(row),
                 },
-                Form::Name => text.push_str(&table::names([item])),
+                Form::Name => text.push_str(&format!("{}\n", item.shown())),
                 Form::Json => {
                     let kind = if before.is_none() { "ADDED" } else { "MODIFIED" };
                     text.push_str(&format!("{{\"type\":\"{kind}\",\"object\":{compared}}}\n"));
                 }
                 Form::Yaml => {
                     text.push_str(if self.begun { "---\n" } else { "" });
-                    text.push_str(&hmz_manifest::to_yaml(item)?);
+                    text.push_str(&hmz_manifest::value_to_yaml(&item.whole()?)?);
                 }
             }
             self.begun = true;
@@ -86,15 +120,14 @@ impl Rows {
     ///
     /// # Errors
     /// When it cannot be written as JSON.
-    pub fn gone(&mut self, item: &AnyResource) -> Result<String, Error> {
-        let name = &item.metadata().name;
-        if self.shown.remove(name).is_none() {
+    pub fn gone(&mut self, item: &impl Watched) -> Result<String, Error> {
+        if self.shown.remove(item.name()).is_none() {
             return Ok(String::new());
         }
-        let told = format!("{}/{} deleted\n", kind_word(item.kind()), super::clean::one_line(name));
+        let told = format!("{} deleted\n", item.shown());
         Ok(match self.form {
             Form::Table | Form::Wide | Form::Name => told,
-            Form::Json => format!("{{\"type\":\"DELETED\",\"object\":{}}}\n", json(item)?),
+            Form::Json => format!("{{\"type\":\"DELETED\",\"object\":{}}}\n", item.whole()?),
             Form::Yaml => format!("---\n# {told}"),
         })
     }
@@ -107,10 +140,6 @@ fn cells(table: &table::Table) -> String {
         row.iter().enumerate().filter(|(column, _)| Some(*column) != age).map(|(_, cell)| cell.clone()).collect()
     };
     table.rows.iter().map(|row| kept(row).join("\0")).collect()
-}
-
-fn json(item: &AnyResource) -> Result<String, Error> {
-    serde_json::to_string(item).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))
 }
 
 #[cfg(test)]

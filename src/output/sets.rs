@@ -1,19 +1,44 @@
 //! Sets: what each is kept in step with, and how that goes.
 
 use super::clean::{clean, one_line};
+use super::rows::Watched;
 use super::table::Table;
 use hmz_api::columns::age::age;
 use hmz_api::kinds::condition::{FETCHED, SYNCED};
-use hmz_api::rest::SetState;
-use hmz_api::{Condition, ConditionStatus};
+use hmz_api::rest::{SET_KIND, SetState};
+use hmz_api::{Condition, ConditionStatus, Error};
 use jiff::Timestamp;
+use serde_json::Value;
 
 /// What nothing looks like.
 const NONE: &str = "<none>";
 
+impl Watched for SetState {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shown(&self) -> String {
+        format!("set/{}", one_line(&self.name))
+    }
+
+    fn row(&self, wide: bool, now: Timestamp) -> Table {
+        table(std::slice::from_ref(self), wide, now)
+    }
+
+    fn whole(&self) -> Result<Value, Error> {
+        Ok(serde_json::json!({
+            "apiVersion": hmz_api::API_VERSION,
+            "kind": SET_KIND,
+            "metadata": {"name": self.name},
+            "status": self,
+        }))
+    }
+}
+
 /// A row a set. Wide adds where it comes from.
 pub fn table(sets: &[SetState], wide: bool, now: Timestamp) -> Table {
-    let mut headers = vec!["NAME", "SOURCE", "REVISION", "SYNCED", "MEMBERS", "AGE"];
+    let mut headers = vec!["NAME", "SOURCE", "REVISION", "SYNCED", "READY", "AGE"];
     headers.extend(if wide { &["REF", "PATHS", "SEEN", "MESSAGE"][..] } else { &["MESSAGE"] });
     let row = |set: &SetState| {
         let said = |text: Option<&String>| text.cloned().unwrap_or_else(|| NONE.into());
@@ -22,7 +47,7 @@ pub fn table(sets: &[SetState], wide: bool, now: Timestamp) -> Table {
             said(set.source.as_ref()),
             set.revision.as_deref().map_or_else(|| NONE.into(), short),
             synced(set),
-            set.members.to_string(),
+            members(set),
             set.synced_at.map_or_else(|| NONE.into(), |at| age(Some(at), now)),
         ];
         if wide {
@@ -47,11 +72,12 @@ pub fn describe(set: &SetState, now: Timestamp) -> String {
     line("Source", set.source.clone());
     line("Ref", set.reference.clone());
     line("Paths", (!set.paths.is_empty()).then(|| set.paths.join(", ")));
+    line("Recursive", set.recursive.then(|| "true".to_owned()));
     let subject = set.subject.as_ref().map(|subject| format!(" ({subject})")).unwrap_or_default();
     line("Revision", set.revision.as_ref().map(|revision| format!("{revision}{subject}")));
     line("Seen", set.seen.clone().filter(|seen| Some(seen) != set.revision.as_ref()));
     line("Synced", set.synced_at.map(|at| format!("{at} ({} ago)", age(Some(at), now))));
-    line("Members", Some(set.members.to_string()));
+    line("Ready", Some(members(set)));
     if !set.conditions.0.is_empty() {
         out.push_str("Conditions:\n");
     }
@@ -60,6 +86,11 @@ pub fn describe(set: &SetState, now: Timestamp) -> String {
         condition.message.lines().for_each(|text| out.push_str(&format!("    {}\n", clean(text))));
     }
     out
+}
+
+/// How many of its members are ready, where that was looked at.
+fn members(set: &SetState) -> String {
+    set.ready.map_or_else(|| format!("-/{}", set.members), |ready| format!("{ready}/{}", set.members))
 }
 
 /// As short as it is still told apart.
@@ -98,6 +129,7 @@ mod tests {
             seen: Some("fedcba9876543210fedcba9876543210fedcba98".into()),
             synced_at: Some(at(0)),
             members: 3,
+            ready: Some(2),
             active: true,
             ..SetState::default()
         };

@@ -4,7 +4,8 @@ use crate::client::Client;
 use crate::{cli, daemon};
 use crate::{edge, guest, show};
 use hmz_api::{Error, name};
-use hmz_server::{Config, Paths, Source, State, SyncConfig};
+use hmz_manifest::Depth;
+use hmz_server::{Config, Folders, Paths, Source, State, SyncConfig};
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
@@ -75,7 +76,7 @@ async fn in_place(config: Config) -> Result<(), Error> {
 /// That somebody runs a daemon, and what that keeps in step.
 async fn already(paths: &Paths) -> Error {
     let error = Error::failed("a daemon runs in the foreground already for this HMZ_HOME, and one can keep one set in step");
-    let sets = Client::new(paths.clone()).sets().await.unwrap_or_default();
+    let sets = Client::new(paths.clone()).sets(false).await.unwrap_or_default();
     match sets.into_iter().find(|set| set.active) {
         Some(set) => {
             let source = set.source.unwrap_or_default();
@@ -114,7 +115,7 @@ fn sync(args: &cli::Controller, source: &str) -> Result<SyncConfig, Error> {
         source,
         set,
         is_named: args.sync_set.is_some(),
-        paths,
+        folders: Folders { paths, depth: if args.sync_recursive { Depth::Whole } else { Depth::Alone } },
         reference: args.sync_ref.clone(),
         interval: args.sync_interval.duration().max(std::time::Duration::from_secs(1)),
         allow_empty: args.sync_allow_empty,

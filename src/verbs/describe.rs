@@ -18,7 +18,7 @@ pub async fn run(client: Client, args: cli::Named) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(set) = name::set(&args.what, args.name.as_deref()) {
-        let found = client.sets().await?.into_iter().find(|found| found.name == set);
+        let found = client.sets(true).await?.into_iter().find(|found| found.name == set);
         let found = found.ok_or_else(|| Error::not_found(format!("there is no set '{set}'")))?;
         show::print(&show::set_at_length(&found, &client.events(Some((SET_KIND, &set))).await?));
         return Ok(ExitCode::SUCCESS);

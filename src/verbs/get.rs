@@ -6,11 +6,15 @@ use crate::output::select::{self, Selection};
 use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
-use hmz_api::rest::WatchLine;
+use hmz_api::rest::{SetState, WatchLine};
 use hmz_api::{AnyResource, Error};
 use hmz_manifest::nearest;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often sets are looked at.
+const BETWEEN: Duration = Duration::from_secs(1);
 
 /// How often in a row a watch may break before it has told anything.
 const LOST: u32 = 5;
@@ -87,15 +91,18 @@ fn nothing(kind: &str) {
 
 /// Lists sets, which are no resources.
 async fn sets(client: &Client, args: &cli::Get) -> Result<ExitCode, Error> {
-    if args.watch {
-        return Err(Error::usage("sets cannot be watched; what happens to one can: hmz events -w --for set/NAME"));
-    }
     let (Some(form), None, false) = (usual(args.output.as_ref()), &args.sort_by, args.which.is_said()) else {
         return Err(Error::usage("sets are printed as a table, wide, yaml, json or name"));
     };
     let first = args.what.split_once('/').map(|(_, name)| name.to_owned());
     let names: Vec<String> = first.into_iter().chain(args.names.iter().cloned()).collect();
-    let mut found = client.sets().await?;
+    if args.watch {
+        return tokio::select! {
+            done = watch_sets(client, &names, form) => done,
+            gone = show::unread() => Ok(gone),
+        };
+    }
+    let mut found = client.sets(true).await?;
     for name in &names {
         if !found.iter().any(|set| set.name == *name) {
             let near = nearest(name, found.iter().map(|set| set.name.as_str()));
@@ -109,6 +116,28 @@ async fn sets(client: &Client, args: &cli::Get) -> Result<ExitCode, Error> {
     }
     show::print(&show::sets(&found, form, names.len() == 1)?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what is there of sets, then each that changes and each that is no more. They are looked at, since nothing tells of them.
+async fn watch_sets(client: &Client, names: &[String], form: Option<Output>) -> Result<ExitCode, Error> {
+    let (mut rows, mut lost, mut before) = (show::Rows::new(form), 0, Vec::<SetState>::new());
+    loop {
+        match client.sets(true).await {
+            Ok(mut found) => {
+                lost = 0;
+                found.retain(|set| names.is_empty() || names.contains(&set.name));
+                for gone in before.iter().filter(|set| !found.iter().any(|one| one.name == set.name)) {
+                    show::print(&rows.gone(gone)?);
+                }
+                show::print(&rows.there(&found)?);
+                before = found;
+            }
+            // the daemon is replaced by the next
+            Err(_) if lost < LOST => lost += 1,
+            Err(e) => return Err(e),
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
 }
 
 /// Prints what the daemon makes of settings.yaml each time that changes. It outlives the daemon.

@@ -164,7 +164,7 @@ async fn until_set(client: &Client, name: &str, wish: &Wish, limit: Span) -> Res
     let mut last = "there is no such set".to_owned();
     let looked = async {
         loop {
-            if let Some(set) = client.sets().await?.into_iter().find(|set| set.name == name) {
+            if let Some(set) = client.sets(matches!(wish, Wish::Field { .. })).await?.into_iter().find(|set| set.name == name) {
                 let (is, saw) = match wish {
                     Wish::Condition { name, status } => match set.conditions.get(name) {
                         None => (false, "it has no such condition yet".to_owned()),

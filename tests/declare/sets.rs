@@ -25,6 +25,18 @@ fn a_set_owns_its_members_and_no_other_ones() {
     );
     let applied = place.hmz("apply -f one --set one --prune --wait").ok();
     assert_eq!(applied.out(), "env/a unchanged\nenv/d created\nenv/b pruned\n");
+    // how many of each are ready
+    let all = place.hmz("get sets").ok().out();
+    let cells: Vec<Vec<&str>> = all.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((cells[0][4], cells[1][0], cells[1][4]), ("READY", "one", "2/2"), "{all}");
+    let mut watch = place.home.hmz(["get", "set", "one", "-w"]).start();
+    watch.wait_for("2/2");
+    place.project.write("never.yaml", "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: never, labels: {}}\nspec: {runtime: 'docker:none', workdir: .}\n");
+    let _ = place.hmz("apply -f never.yaml --set one").expect_code(2);
+    watch.wait_for("2/3");
+    let _ = place.hmz("wait --for=jsonpath={.status.ready}=2 set/one").ok();
+    let _ = place.hmz("describe set one").ok().says("Ready:     2/3");
+    drop(place.hmz("delete env/never").ok());
     assert_eq!(place.environments(), "env/a env/c env/d env/own");
     assert_eq!(place.hmz("diff -f one --set one --prune").ok().out(), "");
     let _ = place.hmz("apply -f two --set one").expect_code(2).says("env/c: it is a member of the set 'two'");
@@ -48,6 +60,9 @@ fn a_set_owns_its_members_and_no_other_ones() {
     drop(place.hmz("delete env/a").ok());
     let done = place.hmz("apply -f one --set one --prune --allow-empty --wait").ok();
     assert_eq!(done.out(), "env/d pruned\n");
+    watch.wait_for("set/one deleted");
+    watch.signal(rustix::process::Signal::INT);
+    drop(watch.wait());
     assert_eq!(place.environments(), "env/c env/own");
     let _ = place.hmz("apply -f own.yaml --prune").expect_code(2).says("--set");
     place.project.write(

@@ -266,5 +266,18 @@ fn a_set_follows_a_directory_and_what_comes_with_it() {
     follower.condition("manifests", "Fetched", "True Fetched");
     controller.signal(Signal::TERM);
     drop(controller.wait().ok());
-    drop(place.hmz("delete env/b").ok());
+    // what is below is read where that is said, also what comes later
+    std::fs::create_dir_all(dir.join("envs/.left")).unwrap();
+    std::fs::copy(dir.join("envs/c.yaml"), dir.join("envs/.left/again.yaml")).unwrap();
+    let controller = follower.controller(&format!("--sync {} --sync-recursive --sync-set manifests", dir.display()));
+    follower.condition("manifests", "Synced", "True Applied");
+    assert_eq!(place.environments(), "env/b");
+    std::fs::create_dir_all(dir.join("envs/deep/er")).unwrap();
+    env("d", "");
+    std::fs::rename(dir.join("envs/d.yaml"), dir.join("envs/deep/er/d.yaml")).unwrap();
+    eventually("a file below is a resource", LIMIT, || (place.environments() == "env/b env/d").then_some(()));
+    let _ = place.hmz("describe set/manifests").ok().says("Recursive: true");
+    controller.signal(Signal::TERM);
+    drop(controller.wait().ok());
+    drop(place.hmz("delete env/b env/d").ok());
 }

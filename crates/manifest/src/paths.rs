@@ -10,9 +10,10 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// How much of a directory is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Depth {
     /// Its own files.
+    #[default]
     Alone,
     /// Those of the directories below it too, without such as begin with a dot, and without links to directories.
     Whole,
@@ -85,12 +86,12 @@ fn unreadable(path: &Path, e: std::io::Error) -> Error {
     Error::usage(format!("{}: {e}", path.display()))
 }
 
-/// The manifests of a directory, as they are shown and as they are opened.
+/// The manifests of a directory, as they are shown and as they are opened; there may be none.
 ///
 /// # Errors
-/// It cannot be read, or there are none and it may not be so.
-pub fn manifests_of(shown: &Path, full: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
-    manifests(shown, full, Depth::Alone, true)
+/// It cannot be read.
+pub fn manifests_of(shown: &Path, full: &Path, depth: Depth) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+    manifests(shown, full, depth, true)
 }
 
 /// The text of a manifest.

@@ -39,4 +39,4 @@ pub use process::ProcessId;
 pub use saved::SavedRuntimes;
 pub use secret::secret;
 pub use serve::{Config, State, serve};
-pub use sync::{Source, SyncConfig};
+pub use sync::{Folders, Source, SyncConfig};

@@ -19,8 +19,18 @@ pub(crate) use record::Records;
 pub use source::Source;
 
 use hmz_api::launch::CallerContext;
+use hmz_manifest::Depth;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What of a source is read.
+#[derive(Debug, Clone, Default)]
+pub struct Folders {
+    /// The folders below it that have manifests; none: the source itself.
+    pub paths: Vec<PathBuf>,
+    /// Whether those below them are read too.
+    pub depth: Depth,
+}
 
 /// What is kept in step with what.
 #[derive(Debug, Clone)]
@@ -31,8 +41,8 @@ pub struct SyncConfig {
     pub set: String,
     /// Whether somebody said its name; one that was made from the source's takes no set over.
     pub is_named: bool,
-    /// The folders below the source that have manifests; none: the source itself.
-    pub paths: Vec<PathBuf>,
+    /// What of it is read.
+    pub folders: Folders,
     /// The branch or tag.
     pub reference: Option<String>,
     /// How often a repository is fetched.

@@ -19,6 +19,9 @@ pub struct SetState {
     /// The folders below the source that have its manifests; none: the source itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
+    /// Whether the folders below those are read too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
     /// The branch or tag; none: what the repository has for its default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
@@ -37,6 +40,10 @@ pub struct SetState {
     /// How many resources are in it.
     #[serde(default)]
     pub members: usize,
+    /// How many of them are what they were applied for: an environment is ready, a run has ended well, and a flow or a runtime is
+    /// there. Absent where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<usize>,
     /// Whether a controller keeps it in step at this moment.
     #[serde(default)]
     pub active: bool,

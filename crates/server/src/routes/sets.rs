@@ -2,13 +2,23 @@
 
 use super::{Api, Failure};
 use axum::Json;
-use axum::extract::State;
-use hmz_api::kinds::condition::SYNCED;
+use axum::extract::{Query, State};
+use hmz_api::condition::Conditions;
+use hmz_api::kinds::condition::{COMPLETE, READY, SYNCED};
 use hmz_api::rest::SetState;
-use hmz_api::{ConditionStatus, Error};
+use hmz_api::{AnyResource, ConditionStatus, Error};
+use serde::Deserialize;
+
+/// What is asked of them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    /// Whether it is told how many members are ready, for which each of them is read.
+    #[serde(default)]
+    ready: bool,
+}
 
 /// Those that are or were kept in step, and those that were applied by hand, by name.
-pub(crate) async fn sets(State(api): State<Api>) -> Result<Json<Vec<SetState>>, Failure> {
+pub(crate) async fn sets(State(api): State<Api>, Query(asked): Query<Asked>) -> Result<Json<Vec<SetState>>, Failure> {
     let mut members = api.store.sets().await.map_err(Error::from)?;
     let mut sets = api.records.all().await?;
     for set in &mut sets {
@@ -22,5 +32,29 @@ pub(crate) async fn sets(State(api): State<Api>) -> Result<Json<Vec<SetState>>, 
     }
     sets.extend(members.into_iter().map(|(name, members)| SetState { name, members, ..SetState::default() }));
     sets.sort_by(|a, b| a.name.cmp(&b.name));
+    if asked.ready {
+        for set in &mut sets {
+            let members = api.store.members(&set.name).await.map_err(Error::from)?;
+            set.members = members.len();
+            set.ready = Some(members.iter().filter(|one| is_ready(one)).count());
+        }
+    }
     Ok(Json(sets))
+}
+
+/// Whether it is what it was applied for, as `apply --wait` has it.
+fn is_ready(one: &AnyResource) -> bool {
+    let is = |conditions: &Conditions, kind: &str| {
+        let found = conditions.get(kind).filter(|c| c.status == ConditionStatus::True);
+        found.is_some_and(|c| c.observed_generation >= one.metadata().generation)
+    };
+    match one {
+        AnyResource::Environment(environment) => is(&environment.status.conditions, READY),
+        AnyResource::Run(run) => {
+            let complete = run.status.conditions.get(COMPLETE);
+            is(&run.status.conditions, COMPLETE)
+                && complete.is_some_and(|c| matches!(c.reason.as_str(), "Succeeded" | "BudgetExceeded"))
+        }
+        AnyResource::Runtime(_) | AnyResource::Flow(_) => true,
+    }
 }

@@ -1,9 +1,11 @@
 //! The manifests of a source at one moment, and what they declare.
 
+use super::Folders;
 use hmz_api::{AnyResource, Error, Metadata};
 use hmz_manifest::{Across, Context, Report, into_error, manifests_of, read_declared, read_manifest};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What was found at one moment.
@@ -45,8 +47,8 @@ pub(super) struct Place<'a> {
     pub root: &'a Path,
     /// The same as it is named in what is declared: it is there for longer.
     pub named: &'a Path,
-    /// The folders below it.
-    pub paths: &'a [PathBuf],
+    /// What of it is read.
+    pub folders: &'a Folders,
     /// Whether a link may lead out of it.
     pub is_closed: bool,
 }
@@ -57,9 +59,9 @@ impl Snapshot {
     /// # Errors
     /// A folder cannot be read.
     pub fn read(place: &Place<'_>, commit: Option<(String, Option<String>)>) -> Result<Self, Error> {
-        let mut files = Vec::new();
-        let here = [PathBuf::from("")];
-        for path in if place.paths.is_empty() { &here[..] } else { place.paths } {
+        let (mut files, mut seen) = (Vec::new(), BTreeSet::new());
+        let (here, paths) = ([PathBuf::from("")], place.folders.paths.as_slice());
+        for path in if paths.is_empty() { &here[..] } else { paths } {
             let folder = place.root.join(path);
             let at = |e: std::io::Error| {
                 let shown = if path.as_os_str().is_empty() { place.named } else { path.as_path() };
@@ -68,14 +70,19 @@ impl Snapshot {
             if !std::fs::metadata(&folder).map_err(at)?.is_dir() {
                 return Err(Error::failed(format!("{}: this is not a directory", path.display())));
             }
-            for (shown, full) in manifests_of(path, &folder)? {
+            for (shown, full) in manifests_of(path, &folder, place.folders.depth)? {
+                let base = place.named.join(shown.parent().unwrap_or(path));
                 let shown = shown.display().to_string();
+                // a folder may be below another that is named
+                if !seen.insert(shown.clone()) {
+                    continue;
+                }
                 let text = if place.is_closed && leads_out(&full, place.root) {
                     Err(Report::without_place(shown.clone(), "this is a link that leads out of the repository"))
                 } else {
                     read_manifest(&full, &shown)
                 };
-                files.push(File { shown, base: place.named.join(path), text });
+                files.push(File { shown, base, text });
             }
         }
         let (revision, subject) = commit.unwrap_or_else(|| (digest(&files), None));
@@ -147,6 +154,7 @@ fn digest(files: &[File]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hmz_manifest::Depth;
 
     const BOX: &str = "apiVersion: hmz/v1\nkind: Environment\nmetadata: {name: box}\nspec: {runtime: docker:here, workdir: .}\n";
 
@@ -155,8 +163,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         std::fs::create_dir(root.join("envs")).unwrap();
-        let paths = [PathBuf::from("envs")];
-        let place = Place { root, named: Path::new("/named"), paths: &paths, is_closed: true };
+        let folders = Folders { paths: vec![PathBuf::from("envs")], ..Folders::default() };
+        let place = Place { root, named: Path::new("/named"), folders: &folders, is_closed: true };
         let read = || Snapshot::read(&place, None).unwrap();
         std::fs::write(root.join("envs/a.yaml"), BOX).unwrap();
         let first = read();
@@ -179,7 +187,8 @@ mod tests {
     fn a_manifest_that_is_a_link_to_nothing_is_not_one_that_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
-        let place = Place { root, named: Path::new("/named"), paths: &[], is_closed: true };
+        let folders = Folders::default();
+        let place = Place { root, named: Path::new("/named"), folders: &folders, is_closed: true };
         let read = || Snapshot::read(&place, None).unwrap();
         std::fs::write(root.join("a.yaml"), BOX.replace("box", "other")).unwrap();
         std::os::unix::fs::symlink("elsewhere/box.yaml", root.join("box.yaml")).unwrap();
@@ -190,5 +199,27 @@ mod tests {
         std::fs::write(root.join("elsewhere/box.yaml"), BOX).unwrap();
         assert_eq!(read().declaration(None).unwrap().resources.len(), 2);
         assert_ne!(read().revision, first.revision);
+    }
+
+    #[test]
+    fn folders_below_are_read_where_that_is_meant_and_each_file_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for (file, name) in [("a.yaml", "a"), ("envs/b.yaml", "b"), ("envs/deep/c.yaml", "c"), (".git/d.yaml", "d")] {
+            std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            std::fs::write(root.join(file), BOX.replace("name: box", &format!("name: {name}"))).unwrap();
+        }
+        std::os::unix::fs::symlink(root, root.join("envs/up")).unwrap();
+        let read = |paths: &[&str], depth| {
+            let folders = Folders { paths: paths.iter().map(PathBuf::from).collect(), depth };
+            let place = Place { root, named: Path::new("/named"), folders: &folders, is_closed: true };
+            let declared = Snapshot::read(&place, None).unwrap().declaration(None).unwrap();
+            let spec = serde_json::to_value(&declared.resources).unwrap();
+            let each = spec.as_array().unwrap().iter();
+            each.map(|one| format!("{} {}", one["metadata"]["name"], one["spec"]["workdir"]).replace('"', "")).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[], Depth::Alone), ["a /named"]);
+        assert_eq!(read(&[], Depth::Whole), ["a /named", "b /named/envs", "c /named/envs/deep"]);
+        assert_eq!(read(&["envs", "envs/deep"], Depth::Whole), ["b /named/envs", "c /named/envs/deep"]);
     }
 }

@@ -1,6 +1,7 @@
 //! A repository, fetched by the user's own git into a folder below HMZ_HOME. Git brings its credentials along and asks for none:
 //! there is nobody to answer. A commit's files are put in a folder of their own; `tree` is a link to those that are declared.
 
+use super::Folders;
 use super::files::{Place, Snapshot};
 use hmz_api::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -31,15 +32,15 @@ pub(super) struct Repository {
     address: String,
     shown: String,
     reference: String,
-    paths: Vec<PathBuf>,
+    folders: Folders,
     folder: PathBuf,
 }
 
 impl Repository {
     /// The one at `address`, kept in `folder`.
-    pub fn new(address: &str, shown: String, reference: Option<&str>, paths: &[PathBuf], folder: PathBuf) -> Self {
+    pub fn new(address: &str, shown: String, reference: Option<&str>, folders: &Folders, folder: PathBuf) -> Self {
         let reference = reference.unwrap_or("HEAD").to_owned();
-        Self { address: address.to_owned(), shown, reference, paths: paths.to_vec(), folder }
+        Self { address: address.to_owned(), shown, reference, folders: folders.clone(), folder }
     }
 
     fn bare(&self) -> PathBuf {
@@ -120,9 +121,9 @@ impl Repository {
         }
         let subject = self.git(&["log", "-1", "--format=%s", commit], None).await.ok();
         let subject = subject.map(|text| text.trim().chars().take(100).collect::<String>());
-        let (paths, named, commit) = (self.paths.clone(), self.tree(), commit.to_owned());
+        let (folders, named, commit) = (self.folders.clone(), self.tree(), commit.to_owned());
         let read = move || {
-            Snapshot::read(&Place { root: &tree, named: &named, paths: &paths, is_closed: true }, Some((commit, subject)))
+            Snapshot::read(&Place { root: &tree, named: &named, folders: &folders, is_closed: true }, Some((commit, subject)))
         };
         tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(Error::failed(e.to_string())))
     }

@@ -15,7 +15,7 @@ use hmz_api::kinds::{annotation, label};
 use hmz_api::rest::SetState;
 use hmz_api::{ConditionStatus, Error};
 use hmz_manifest::settings::WatchGuard;
-use hmz_manifest::{watch_folders, without_snippets};
+use hmz_manifest::{Depth, watch_folders, without_snippets};
 use hmz_store::{Change, Store};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -102,13 +102,14 @@ impl Keeper {
             Source::Folder(_) => None,
             Source::Repository(address) => {
                 let folder = paths.home.join("sync").join(set);
-                Some(Arc::new(Repository::new(address, source.clone(), config.reference.as_deref(), &config.paths, folder)))
+                Some(Arc::new(Repository::new(address, source.clone(), config.reference.as_deref(), &config.folders, folder)))
             }
         };
         let state = SetState {
             name: set.clone(),
             source: Some(source),
-            paths: config.paths.iter().map(|path| path.display().to_string()).collect(),
+            paths: config.folders.paths.iter().map(|path| path.display().to_string()).collect(),
+            recursive: config.folders.depth == Depth::Whole,
             reference: config.reference.clone(),
             ..known.unwrap_or_default()
         };
@@ -214,10 +215,11 @@ impl Keeper {
 
     fn watch(&self, changed: &Arc<Notify>) -> Result<Option<WatchGuard>, Error> {
         let Source::Folder(root) = &self.config.source else { return Ok(None) };
-        let folders: Vec<PathBuf> = match self.config.paths.as_slice() {
+        let folders: Vec<PathBuf> = match self.config.folders.paths.as_slice() {
             [] => vec![root.clone()],
             paths => paths.iter().map(|path| root.join(path)).collect(),
         };
+        // what is below these is found by the look that comes every few seconds
         let changed = Arc::clone(changed);
         watch_folders(folders, move || changed.notify_one())
             .map(Some)
@@ -238,8 +240,8 @@ impl Keeper {
             return Some(pause);
         }
         let Source::Folder(root) = self.config.source.clone() else { return None };
-        let paths = self.config.paths.clone();
-        let read = move || Snapshot::read(&Place { root: &root, named: &root, paths: &paths, is_closed: false }, None);
+        let folders = self.config.folders.clone();
+        let read = move || Snapshot::read(&Place { root: &root, named: &root, folders: &folders, is_closed: false }, None);
         let found = tokio::task::spawn_blocking(read).await.unwrap_or_else(|e| Err(Error::failed(e.to_string())));
         let found = found.map_err(|e| e.message);
         let is_known = matches!((&found, &self.found), (Ok(found), Some((known, _))) if found == known);

@@ -2,7 +2,7 @@
 //! doubles nothing.
 
 use super::record::Records;
-use super::{Keeper, Source, SyncConfig};
+use super::{Folders, Keeper, Source, SyncConfig};
 use crate::callers::Callers;
 use crate::events::Events;
 use crate::paths::Paths;
@@ -97,7 +97,7 @@ impl Home {
             source: self.source.clone(),
             set: "fleet".into(),
             is_named: true,
-            paths: Vec::new(),
+            folders: Folders::default(),
             reference: None,
             interval: self.interval,
             allow_empty: false,
