@@ -4,9 +4,10 @@
 mod support;
 
 use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 use support::command::Invocation;
-use support::document::shell_blocks;
+use support::document::{file, shell_blocks};
 use support::home::TestHome;
 use support::processes;
 use support::terminal::Terminal;
@@ -66,4 +67,22 @@ fn every_page_has_blocks_that_end_and_the_readme_has_some_to_run() {
     assert!(readme.iter().any(|block| block.text.starts_with("hmz exec -f boxed ")), "{readme:?}");
     assert!(readme.iter().all(|block| !block.text.contains("make test")), "make test would run itself");
     shell_blocks("docs/architecture.md");
+}
+
+/// What a pipeline runs, with another `make` than the real one.
+#[test]
+fn a_pipeline_is_told_how_it_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = dir.path().join("make");
+    for (script, status, told) in [
+        ("exit 0", 0, "exit 0"),
+        ("exit 3", 3, "exit 3"),
+        ("kill -TERM $PPID; while kill -0 $PPID 2>/dev/null; do :; done", 143, "ended by a signal"),
+    ] {
+        std::fs::write(&make, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&make, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap_or_default());
+        let ended = Invocation::new(file(".ci/run")).env("PATH", path).run().expect_code(status).out();
+        assert!(ended.starts_with(&format!("\n.ci/run: {told} after ")), "{script}: {ended}");
+    }
 }
