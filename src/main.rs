@@ -11,6 +11,7 @@ mod edge;
 mod guest;
 mod output;
 mod show;
+mod signals;
 mod verbs;
 mod watch;
 

@@ -15,7 +15,7 @@ pub struct Files {
     /// A manifest, a directory of manifests, or - for standard input; may be said again
     #[arg(short, long = "filename", value_name = "FILE")]
     pub filename: Vec<PathBuf>,
-    /// Read the directories below a directory of manifests as well, but for those that begin with a dot
+    /// Read the directories below a directory of manifests as well; what begins with a dot is never read
     #[arg(short = 'R', long, requires = "filename")]
     pub recursive: bool,
 }
@@ -56,7 +56,7 @@ pub struct Apply {
     #[allow(missing_docs)]
     pub what: What,
     /// Say what would be done, as hmz diff does, and do nothing
-    #[arg(long, conflicts_with_all = ["wait", "output"])]
+    #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
     /// Wait until environments are ready and runs have ended; a run's result is the exit status
     #[arg(long)]
@@ -68,7 +68,7 @@ pub struct Apply {
     #[arg(short, long, value_enum)]
     pub output: Option<AppliedOutput>,
     /// Write what became of each resource to a file as well, for a pipeline: junit=FILE or json=FILE; may be said again
-    #[arg(long, value_name = "FORM=FILE", value_parser = Summary::read, conflicts_with = "dry_run")]
+    #[arg(long, value_name = "FORM=FILE", value_parser = Summary::read)]
     pub summary: Vec<Summary>,
 }
 

@@ -3,11 +3,13 @@
 use crate::cli;
 use crate::client::Client;
 use crate::output::summary::{self, Line};
+use crate::signals::{self, Signals};
 use crate::verbs::{delete, name, wait};
 use crate::{edge, show};
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use hmz_api::kinds::condition;
-use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, WatchLine};
+use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Planned, WatchLine};
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{ConditionStatus, Error};
 use std::process::ExitCode;
@@ -24,82 +26,147 @@ pub(super) const VERDICT: Duration = Duration::from_secs(15);
 /// When a manifest is wrong, or the request is refused as a whole.
 pub async fn run(client: Client, args: cli::Apply) -> Result<ExitCode, Error> {
     if args.dry_run {
-        let told = plan(&client, "apply", &args.what, false).await?;
-        return Ok(ExitCode::from(told.worst.map_or(0, |worst| worst.exit_code())));
+        return dry_run(&client, &args).await;
     }
-    let mut lines = Vec::new();
-    let done = carry_out(&client, &args, &mut lines).await;
-    if let Err(e) = &done {
-        lines.push(Line::of("manifests".into(), None, Some(e), Duration::ZERO));
-    }
+    let begun = Instant::now();
+    let mut report = Report::default();
+    let mut cut_off = None;
+    let done = match request(&args.what) {
+        Err(e) => Err(e),
+        Ok(request) => {
+            // a signal ends a verb at once where nothing is to be told at its end
+            let tells = !args.summary.is_empty() || args.output == Some(cli::AppliedOutput::Json);
+            let mut signals = if tells { Some(Signals::new()?) } else { None };
+            let signalled = async {
+                match &mut signals {
+                    Some(signals) => signals.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                done = carry_out(&client, &args, request, begun, &mut report) => done,
+                number = signalled => {
+                    cut_off = Some(Error::failed("interrupted"));
+                    Ok(signals::status(number))
+                }
+            }
+        }
+    };
+    let lines = report.lines(done.as_ref().err().or(cut_off.as_ref()), begun.elapsed());
     if args.output == Some(cli::AppliedOutput::Json) {
         show::print(&summary::json(&lines));
     }
+    match (summarise(&args, &lines), done) {
+        (Ok(()), done) => done.map(ExitCode::from),
+        (Err(e), Ok(_)) => Err(e),
+        // what was applied is applied, and what is wrong with that is said before
+        (Err(e), Err(done)) => {
+            tell("apply", "", e);
+            Err(done)
+        }
+    }
+}
+
+/// Says what would be done, and does nothing.
+async fn dry_run(client: &Client, args: &cli::Apply) -> Result<ExitCode, Error> {
+    let begun = Instant::now();
+    let told = plan(client, "apply", &args.what, args.output).await;
+    let lines = match &told {
+        Ok(told) => {
+            let line = |one: &Planned| {
+                let (action, error) = (one.outcome.as_ref().ok().copied(), one.outcome.as_ref().err());
+                Line::of(name::shown(&one.kind, &one.name), action, error, begun.elapsed())
+            };
+            told.planned.iter().map(line).collect()
+        }
+        Err(e) => Report::default().lines(Some(e), begun.elapsed()),
+    };
+    summarise(args, &lines)?;
+    Ok(ExitCode::from(told?.worst.map_or(0, |worst| worst.exit_code())))
+}
+
+/// Writes the summaries that are asked for.
+fn summarise(args: &cli::Apply, lines: &[Line]) -> Result<(), Error> {
     for summary in &args.summary {
         let suite = args.what.set.as_deref().unwrap_or("hmz apply");
         let (file, text) = match summary {
-            cli::Summary::Junit(file) => (file, summary::junit(&lines, suite)),
-            cli::Summary::Json(file) => (file, summary::json(&lines)),
+            cli::Summary::Junit(file) => (file, summary::junit(lines, suite)),
+            cli::Summary::Json(file) => (file, summary::json(lines)),
         };
-        if let Err(e) = std::fs::write(file, text) {
-            // what was applied is applied, and what is wrong with that is said before
-            let e = edge::io(&file.display().to_string(), &e);
-            match &done {
-                Err(_) => drop(tell("apply", "", e)),
-                Ok(_) => return Err(e),
-            }
-        }
+        std::fs::write(file, text).map_err(|e| edge::io(&file.display().to_string(), &e))?;
     }
-    done.map(ExitCode::from)
+    Ok(())
 }
 
-/// Applies, waits when that is asked for, and says what becomes of each; the exit status.
-async fn carry_out(client: &Client, args: &cli::Apply, lines: &mut Vec<Line>) -> Result<u8, Error> {
-    let begun = Instant::now();
-    let results = client.apply(request(&args.what)?).await?;
-    let until = args.timeout.map(|limit| Instant::now() + limit.duration());
-    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
-    let mut worst = 0;
-    let mut taken = Vec::new();
-    for result in results {
-        let shown = name::shown(&result.kind, &result.name);
-        let verdict = match &result.outcome {
-            Ok(applied) => {
-                match args.output {
-                    None => show::print(&format!("{shown} {}\n", applied.word())),
-                    Some(cli::AppliedOutput::Name) => show::print(&format!("{shown}\n")),
-                    Some(cli::AppliedOutput::Json) => {}
-                }
-                match applied {
-                    applied if applied.goes() => Ok(()),
-                    applied => {
-                        let limit = left().map_or(VERDICT, |left| left.min(VERDICT));
-                        verdict(client, &result.kind, &result.name, *applied, limit).await
-                    }
-                }
-            }
-            Err(e) => Err(e.clone()),
+/// What has become of each resource, as far as it is known by now, in the order they were answered in.
+#[derive(Debug, Default)]
+struct Report(Vec<(ApplyResult, Option<Line>)>);
+
+impl Report {
+    /// What became of each: of one that nothing is known of, what ended all of it.
+    fn lines(self, ended: Option<&Error>, took: Duration) -> Vec<Line> {
+        if let (true, Some(error)) = (self.0.is_empty(), ended) {
+            return vec![Line::of("manifests".into(), None, Some(error), took)];
+        }
+        let line = |(result, line): (ApplyResult, Option<Line>)| {
+            let unknown = || Line::of(name::shown(&result.kind, &result.name), result.outcome.ok(), ended, took);
+            line.unwrap_or_else(unknown)
         };
-        let action = result.outcome.as_ref().ok().copied();
-        match verdict {
-            Ok(()) if args.wait => taken.push((result, action)),
-            Ok(()) => lines.push(Line::of(shown, action, None, begun.elapsed())),
-            Err(e) => {
-                lines.push(Line::of(shown.clone(), action, Some(&e), begun.elapsed()));
-                worst = worst.max(tell("apply", &shown, e));
-            }
+        self.0.into_iter().map(line).collect()
+    }
+}
+
+/// Applies, waits when that is asked for, and says what becomes of each as it comes; the exit status.
+async fn carry_out(
+    client: &Client,
+    args: &cli::Apply,
+    request: ApplyRequest,
+    begun: Instant,
+    report: &mut Report,
+) -> Result<u8, Error> {
+    let results = client.apply(request).await?;
+    for result in &results {
+        let shown = name::shown(&result.kind, &result.name);
+        match (args.output, &result.outcome) {
+            (None, Ok(applied)) => show::print(&format!("{shown} {}\n", applied.word())),
+            (Some(cli::AppliedOutput::Name), Ok(_)) => show::print(&format!("{shown}\n")),
+            (Some(cli::AppliedOutput::Json), _) | (_, Err(_)) => {}
         }
     }
-    for (result, action) in taken {
-        let shown = name::shown(&result.kind, &result.name);
-        let patience = wait::Patience { limit: left(), typed: args.timeout, ends_when_hopeless: true };
-        let done = settled(client, &result, patience).await;
-        lines.push(Line::of(shown.clone(), action, done.as_ref().err(), begun.elapsed()));
+    report.0 = results.iter().map(|result| (result.clone(), None)).collect();
+    let until = args.timeout.map(|limit| begun + limit.duration());
+    // all at once: one that waits for room hides none that has failed
+    let mut open: FuturesUnordered<_> = results
+        .iter()
+        .enumerate()
+        .map(|(nth, result)| async move { (nth, result, became(client, args, result, until).await) })
+        .collect();
+    let mut worst = 0;
+    while let Some((nth, result, done)) = open.next().await {
+        let (shown, action) = (name::shown(&result.kind, &result.name), result.outcome.as_ref().ok().copied());
+        if let Some((_, line)) = report.0.get_mut(nth) {
+            *line = Some(Line::of(shown.clone(), action, done.as_ref().err(), begun.elapsed()));
+        }
         if let Err(e) = done {
             worst = worst.max(tell("apply", &shown, e));
         }
     }
     Ok(worst)
+}
+
+/// What became of one: what the controllers say of it, and how it ends where that is waited for.
+async fn became(client: &Client, args: &cli::Apply, result: &ApplyResult, until: Option<Instant>) -> Result<(), Error> {
+    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+    let applied = result.outcome.clone()?;
+    if !applied.goes() {
+        let limit = left().map_or(VERDICT, |left| left.min(VERDICT));
+        verdict(client, &result.kind, &result.name, applied, limit).await?;
+    }
+    if !args.wait {
+        return Ok(());
+    }
+    let patience = wait::Patience { limit: left(), typed: args.timeout, ends_when_hopeless: true };
+    settled(client, result, patience).await
 }
 
 /// Prints what went wrong with a resource; the exit status it ends the verb with.
@@ -116,21 +183,30 @@ pub(super) struct Told {
     pub differs: bool,
     /// The worst of what would be refused.
     pub worst: Option<Error>,
+    /// Each.
+    pub planned: Vec<Planned>,
 }
 
 /// Prints what an apply would do.
 ///
 /// # Errors
 /// When a manifest is wrong, or the request is refused as a whole.
-pub(super) async fn plan(client: &Client, verb: &str, what: &cli::What, json: bool) -> Result<Told, Error> {
+pub(super) async fn plan(client: &Client, verb: &str, what: &cli::What, form: Option<cli::AppliedOutput>) -> Result<Told, Error> {
     let planned = client.plan(request(what)?).await?;
-    show::print(&if json { show::json_line(&planned)? } else { show::changes(&planned) });
-    let mut told = Told { differs: planned.iter().any(|one| one.differs()), worst: None };
-    for one in planned {
-        let Err(e) = one.outcome else { continue };
+    show::print(&match form {
+        None => show::changes(&planned),
+        Some(cli::AppliedOutput::Json) => show::json_line(&planned)?,
+        Some(cli::AppliedOutput::Name) => {
+            let taken = planned.iter().filter(|one| one.outcome.is_ok());
+            taken.map(|one| format!("{}\n", name::shown(&one.kind, &one.name))).collect()
+        }
+    });
+    let mut told = Told { differs: planned.iter().any(Planned::differs), worst: None, planned };
+    for one in &told.planned {
+        let Err(e) = &one.outcome else { continue };
         tell(verb, &name::shown(&one.kind, &one.name), e.clone());
         if told.worst.as_ref().is_none_or(|worst| worst.exit_code() < e.exit_code()) {
-            told.worst = Some(e);
+            told.worst = Some(e.clone());
         }
     }
     Ok(told)

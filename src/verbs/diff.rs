@@ -16,8 +16,8 @@ const FAILED: u8 = 3;
 /// # Errors
 /// Never: what goes wrong is told, and is in the exit status.
 pub async fn run(client: Client, args: cli::Diff) -> Result<ExitCode, Error> {
-    let json = args.output == Some(cli::CheckOutput::Json);
-    let told = match apply::plan(&client, "diff", &args.what, json).await {
+    let form = args.output.map(|cli::CheckOutput::Json| cli::AppliedOutput::Json);
+    let told = match apply::plan(&client, "diff", &args.what, form).await {
         Ok(told) => told,
         Err(e) => {
             crate::show::error("diff", &e);

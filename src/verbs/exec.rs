@@ -6,6 +6,7 @@ mod spec;
 
 use crate::cli;
 use crate::client::Client;
+use crate::signals::{self, Signals};
 use crate::{edge, show};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,7 +14,6 @@ use hmz_api::Error;
 use hmz_api::rest::ApplyRequest;
 use hmz_api::{AnyResource, ErrorKind};
 use std::process::ExitCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs it.
 ///
@@ -25,7 +25,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
     let run = tokio::select! {
         run = spec::run(&client, &args) => run?,
         // nothing was asked for yet
-        number = signals.next() => return Ok(signalled(number)),
+        number = signals.next() => return Ok(signals::ended(number)),
     };
     let resources = vec![AnyResource::Run(Box::new(run))];
     let request = ApplyRequest { resources, caller: edge::caller(), attached: true, ..ApplyRequest::default() };
@@ -37,7 +37,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
             number = signals.next() => {
                 if told.replace(number).is_some() {
                     // a run that nobody attaches to is cancelled by the daemon
-                    return Ok(signalled(number));
+                    return Ok(signals::ended(number));
                 }
             }
         }
@@ -53,7 +53,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
         tokio::select! {
             ended = &mut following => {
                 return match (ended?, told) {
-                    (_, Some(number)) => Ok(signalled(number)),
+                    (_, Some(number)) => Ok(signals::ended(number)),
                     (follow::End::Status(status), None) => Ok(ExitCode::from(status)),
                     (follow::End::Refused(message), None) => {
                         // nothing of it started, and this is where it is told: its listing would be a leftover
@@ -66,7 +66,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
             number = signals.next() => {
                 if told.replace(number).is_some() && number == 2 {
                     // told twice: the daemon sees the stream end and cancels what is left
-                    return Ok(signalled(number));
+                    return Ok(signals::ended(number));
                 }
                 cancelling = Some(cancel(&client, &result.name));
                 leaving = Some(leave::when_nobody_answers(client.clone(), result.name.clone()).boxed());
@@ -74,7 +74,7 @@ pub async fn run(client: Client, args: cli::Exec) -> Result<ExitCode, Error> {
             // the cancellation is on its way first
             Some(left) = async { Some(leaving.as_mut()?.await) }, if cancelling.is_none() => {
                 show::error("exec", &left);
-                return Ok(signalled(told.unwrap_or(2)));
+                return Ok(signals::ended(told.unwrap_or(2)));
             }
             Some(cancelled) = async { Some(cancelling.as_mut()?.await) } => {
                 cancelling = None;
@@ -91,52 +91,4 @@ fn cancel(client: &Client, run: &str) -> BoxFuture<'static, Result<(), Error>> {
     show::note("exec", "ending the run: its agents and environments are taken down (again to leave at once)");
     let (client, run) = (client.clone(), run.to_owned());
     async move { client.cancel(&run).await }.boxed()
-}
-
-fn signalled(number: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(128 + number).unwrap_or(255))
-}
-
-/// SIGINT, SIGTERM and SIGHUP, each only when it was not ignored from the start (`nohup` works).
-struct Signals {
-    all: [(i32, Option<Signal>); 3],
-}
-
-impl Signals {
-    fn new() -> Result<Self, Error> {
-        let ignored = ignored();
-        let take = |number: i32, kind: SignalKind| {
-            if ignored & (1 << (number - 1)) != 0 {
-                return Ok((number, None));
-            }
-            signal(kind).map(|s| (number, Some(s))).map_err(|e| edge::io("signals", &e))
-        };
-        Ok(Self { all: [take(2, SignalKind::interrupt())?, take(15, SignalKind::terminate())?, take(1, SignalKind::hangup())?] })
-    }
-
-    async fn next(&mut self) -> i32 {
-        let [a, b, c] = &mut self.all;
-        let one = async |slot: &mut (i32, Option<Signal>)| match &mut slot.1 {
-            // a stream of signals has no end
-            Some(stream) => match stream.recv().await {
-                Some(()) => slot.0,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
-        };
-        tokio::select! {
-            n = one(a) => n,
-            n = one(b) => n,
-            n = one(c) => n,
-        }
-    }
-}
-
-/// The signals this process ignores, as a mask: bit n-1 is signal n.
-fn ignored() -> u64 {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|text| text.lines().find_map(|l| l.strip_prefix("SigIgn:").map(|v| v.trim().to_owned())))
-        .and_then(|mask| u64::from_str_radix(&mask, 16).ok())
-        .unwrap_or(0)
 }

@@ -15,6 +15,10 @@ fn a_diff_says_what_the_apply_then_does_and_changes_nothing() {
     );
     assert_eq!(told.out(), said);
     assert_eq!(place.hmz("apply -f box.yaml --dry-run").ok().out(), said);
+    let json = place.hmz("diff -f box.yaml -o json").expect_code(1).out();
+    assert_eq!(place.hmz("apply -f box.yaml --dry-run -o json --summary junit=plan.xml").ok().out(), json);
+    assert!(place.project.read("plan.xml").contains("<testcase classname=\"env\" name=\"box\""));
+    assert_eq!(place.hmz("apply -f box.yaml --dry-run -o name").ok().out(), "env/box\n");
     assert_eq!((place.environments(), place.home.containers()), (String::new(), vec![]));
     // what is only planned is not logged as done
     let log = || std::fs::read_to_string(place.home.hmz_home().join("state/daemon.log")).unwrap();

@@ -100,3 +100,41 @@ fn events_are_watched_whatever_becomes_of_the_daemon() {
     assert_eq!(watch.stdout().matches(" Declared ").count(), 1, "{}", watch.stdout());
     drop(watch);
 }
+
+#[test]
+fn one_that_waits_for_room_hides_none_that_has_failed_and_a_pipeline_that_is_ended_has_its_report() {
+    let place = Place::make();
+    let runtime = |name: &str| format!("    {name}: {{endpoint: local, harness: local, max_containers: 1}}\n");
+    place.home.settings(&format!("runtimes:\n  docker:\n{}{}", runtime("small"), runtime("here")));
+    let small = |file: &str, name: &str| {
+        let text = format!(
+            "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: {name}}}\nspec: {{runtime: 'docker:small', workdir: ., image: \
+             'busybox:latest'}}\n"
+        );
+        place.project.write(file, &text);
+    };
+    small("first.yaml", "first");
+    drop(place.hmz("apply -f first.yaml --wait --timeout 2m").ok());
+    small("all/a.yaml", "second");
+    place.project.write("fails", "- fail: no luck\n");
+    place.project.write(
+        "all/b.yaml",
+        "apiVersion: hmz/v1\nkind: Run\nmetadata: {name: r}\nspec:\n  flow: boxed\n  task: t\n  agents: {coder: script/../fails}\n  \
+         environments: {box: {runtime: 'docker:here', workdir: ., image: 'busybox:latest'}}\n",
+    );
+    let words = ["apply", "-f", "all", "--wait", "--summary", "junit=r.xml", "--summary", "json=r.json"];
+    let mut apply = place.home.hmz(words).cwd(place.project.dir()).start();
+    apply.wait_for("run/r has ended (Failed");
+    apply.signal(rustix::process::Signal::TERM);
+    let done = apply.wait().expect_code(143);
+    assert_eq!(done.out(), "env/second created\nrun/r created\n");
+    let told: serde_json::Value = serde_json::from_str(&place.project.read("r.json")).unwrap();
+    let resources = told["resources"].as_array().unwrap();
+    let of = |nth: usize| ["name", "action", "result"].map(|field| resources[nth][field].as_str().unwrap());
+    assert_eq!((resources.len(), of(0)), (2, ["env/second", "created", "failed"]), "{told}");
+    assert_eq!((&resources[0]["message"], of(1)), (&"interrupted".into(), ["run/r", "created", "failed"]), "{told}");
+    // each is timed by itself
+    assert!(resources[0]["seconds"].as_f64() > resources[1]["seconds"].as_f64(), "{told}");
+    let told = place.project.read("r.xml");
+    assert!(told.contains("failures=\"2\"") && told.contains("<failure message=\"interrupted\">"), "{told}");
+}
