@@ -15,12 +15,13 @@ pub enum Depth {
     /// Its own files.
     #[default]
     Alone,
-    /// Those of the directories below it too, without such as begin with a dot, and without links to directories.
+    /// Those of the directories below it too, without links to directories.
     Whole,
 }
 
 /// Reads everything `-f` named, in order: a file by its path, a directory by its `*.yaml`, `*.yml` and `*.json` files
-/// sorted by path, `-` by `stdin`. A relative path in a manifest begins in the manifest's folder, and in
+/// sorted by path, `-` by `stdin`. What of a directory begins with a dot is other programs' (`.gitlab-ci.yml`), and
+/// `*.steps.yaml` is a `script` agent's: both are passed over. A relative path in a manifest begins in the manifest's folder, and in
 /// the context's base for standard input; a relative path in `paths` begins in the context's base too.
 ///
 /// # Errors
@@ -110,10 +111,13 @@ fn manifests(shown: &Path, full: &Path, depth: Depth, may_be_empty: bool) -> Res
         for entry in std::fs::read_dir(&full).map_err(|e| unreadable(&shown, e))? {
             let entry = entry.map_err(|e| unreadable(&shown, e))?;
             let (name, path) = (entry.file_name(), entry.path());
-            let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") && !is_steps(&path);
             // what is a directory by itself: a link may lead back up
             let is_folder = depth == Depth::Whole && entry.file_type().map_err(|e| unreadable(&shown, e))?.is_dir();
-            if is_folder && !name.as_encoded_bytes().starts_with(b".") {
+            if is_folder {
                 folders.push((shown.join(name), path));
             } else if is_manifest && may_be_read(&path) {
                 files.push((shown.join(name), path));
@@ -128,16 +132,18 @@ fn manifests(shown: &Path, full: &Path, depth: Depth, may_be_empty: bool) -> Res
     Ok(files)
 }
 
+/// Whether it is named as the steps of a `script` agent are, which lie beside the manifests that name them.
+fn is_steps(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".steps"))
+}
+
 /// Whether a manifest of a directory is a file, for all that is known: one that cannot be looked at, or a link to nothing, is read
 /// too, which says why it cannot be. What was left out without a word would be taken for not declared any more.
 fn may_be_read(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(metadata) => metadata.is_file(),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            // emacs locks what is edited by a link to nothing, and an entry may have gone since it was listed
-            let is_lock = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".#"));
-            !is_lock && path.symlink_metadata().is_ok()
-        }
+        // an entry may have gone since it was listed
+        Err(e) if e.kind() == ErrorKind::NotFound => path.symlink_metadata().is_ok(),
         Err(_) => true,
     }
 }

@@ -72,6 +72,27 @@ fn folders_below_are_read_where_that_is_asked_for() {
 }
 
 #[test]
+fn what_lies_beside_manifests_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    std::fs::create_dir(base.join("below")).unwrap();
+    for file in [".gitlab-ci.yml", ".pre-commit-config.yaml", "first-run.steps.yaml", "below/x.steps.yml", "below/.y.json"] {
+        std::fs::write(base.join(file), "- say: it is no manifest\n").unwrap();
+    }
+    std::fs::write(base.join("steps.yaml"), env("a", "/w")).unwrap();
+    std::fs::write(base.join(".b.yaml"), env("b", "/w")).unwrap();
+    let found = |name: &str| Ok(vec![(name.to_owned(), Some("/w".to_owned()))]);
+    for depth in [Depth::Alone, Depth::Whole] {
+        assert_eq!(names_in(depth, &["."], "", &base), found("a"));
+    }
+    // what is named is read
+    assert_eq!(names(&[".b.yaml"], "", &base), found("b"));
+    // what is another program's without a dot is refused: it would be taken for not declared any more
+    std::fs::write(base.join("package.json"), "{\"name\": \"x\"}").unwrap();
+    assert!(names(&["."], "", &base).is_err());
+}
+
+#[test]
 fn a_resource_is_declared_in_one_place() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
