@@ -5,7 +5,7 @@
 
 use futures::{FutureExt, StreamExt};
 use hmz_api::clock::SharedClock;
-use hmz_api::kinds::condition::DEATHS;
+use hmz_api::kinds::condition::{DEATHS, SUFFICIENT};
 use hmz_api::rest::{Event, EventType, SET_KIND};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Error};
 use hmz_store::{Change, Store, WatchEvent};
@@ -300,7 +300,10 @@ fn happened(was: Option<&Known>, is: &AnyResource) -> Vec<Happened> {
             continue;
         }
         let reason = condition.reason.as_str();
-        let kind_of = if WARNINGS.contains(&reason) || DEATHS.contains(&reason) { EventType::Warning } else { EventType::Normal };
+        // that there is too little is said in many words
+        let lacks = condition.kind == SUFFICIENT && condition.status == ConditionStatus::False;
+        let is_wrong = lacks || WARNINGS.contains(&reason) || DEATHS.contains(&reason);
+        let kind_of = if is_wrong { EventType::Warning } else { EventType::Normal };
         let message = match condition.message.split("\n\n").next().unwrap_or_default() {
             "" => format!("{} is {:?}", condition.kind, condition.status),
             said => format!("{} is {:?}: {said}", condition.kind, condition.status),
@@ -369,6 +372,18 @@ mod tests {
         assert_eq!(told(&next), all);
         *clock.0.lock().unwrap() += 25 * 3600;
         assert_eq!(told(&next), Vec::<String>::new());
+    }
+
+    #[test]
+    fn too_little_is_a_warning_and_enough_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let events = Events::open(&dir.path().join("events.jsonl"), Arc::new(Hand(Mutex::new(1_800_000_000))));
+        let lacks = env(1, &[("Sufficient", "False", "TooLittle", "it has 2 CPUs")]);
+        let has = env(1, &[("Sufficient", "True", "Enough", "")]);
+        events.compare(Some(&Known::of(&env(1, &[]))), &lacks);
+        events.compare(Some(&Known::of(&lacks)), &has);
+        let told: Vec<_> = events.follow().0.iter().map(|e| (e.kind_of, e.reason.clone())).collect();
+        assert_eq!(told, [(EventType::Warning, "TooLittle".to_owned()), (EventType::Normal, "Enough".to_owned())]);
     }
 
     #[test]
