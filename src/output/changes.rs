@@ -6,10 +6,12 @@ use hmz_api::AnyResource;
 use hmz_api::kinds::annotation;
 use hmz_api::rest::{Applied, Effect, Planned};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest value that is shown whole, in characters.
 const LONGEST: usize = 400;
+/// What stands in the place of a variable's value.
+const HIDDEN: &str = "(hidden)";
 
 /// The text of those that would be another; empty when none would.
 pub fn render(planned: &[Planned]) -> String {
@@ -49,27 +51,75 @@ pub fn render(planned: &[Planned]) -> String {
 }
 
 /// A line for each field that differs, in the order they are declared in.
-fn lines(before: &[(String, String)], after: &[(String, String)]) -> Vec<String> {
-    let had: BTreeMap<&str, &str> = before.iter().map(|(path, value)| (path.as_str(), value.as_str())).collect();
-    let has: BTreeMap<&str, &str> = after.iter().map(|(path, value)| (path.as_str(), value.as_str())).collect();
-    let changed = after.iter().filter_map(|(path, value)| match had.get(path.as_str()) {
-        Some(old) if old == value => None,
-        Some(old) => Some(format!("~ {path}: {old} -> {value}")),
-        None => Some(format!("+ {path}: {value}")),
+fn lines(before: &[Field], after: &[Field]) -> Vec<String> {
+    let had: BTreeMap<&str, &Field> = before.iter().map(|field| (field.path.as_str(), field)).collect();
+    let has: BTreeSet<&str> = after.iter().map(|field| field.path.as_str()).collect();
+    let changed = after.iter().filter_map(|new| match had.get(new.path.as_str()) {
+        Some(old) if old.value == new.value => None,
+        Some(old) if old.shown == new.shown => Some(format!("~ {}: {} (what is hidden is another)", new.path, new.shown)),
+        Some(old) => Some(format!("~ {}: {} -> {}", new.path, old.shown, new.shown)),
+        None => Some(format!("+ {}: {}", new.path, new.shown)),
     });
-    let gone = before.iter().filter(|(path, _)| !has.contains_key(path.as_str()));
-    changed.chain(gone.map(|(path, value)| format!("- {path}: {value}"))).collect()
+    let gone = before.iter().filter(|field| !has.contains(field.path.as_str()));
+    changed.chain(gone.map(|field| format!("- {}: {}", field.path, field.shown))).collect()
+}
+
+/// What is declared at a path.
+struct Field {
+    path: String,
+    value: Value,
+    /// As it is told: a plan is for whoever reads it, and a variable may be a secret.
+    shown: String,
+}
+
+impl Field {
+    fn new(path: String, value: Value) -> Self {
+        let shown = match (path.rsplit('.').next(), &value) {
+            (Some("exec_env"), Value::Array(words)) => text(&words.iter().map(hidden).collect()),
+            (Some("run_args"), Value::Array(words)) => text(&without_variables(words)),
+            _ => text(&value),
+        };
+        Self { path, value, shown }
+    }
+}
+
+/// `NAME=VALUE` without the value; one that is all of it is a name that is passed on.
+fn hidden(variable: &Value) -> Value {
+    match variable.as_str().and_then(|text| text.split_once('=')) {
+        Some((name, _)) => format!("{name}={HIDDEN}").into(),
+        None => variable.clone(),
+    }
+}
+
+/// The arguments without the values of variables: `--env=NAME=VALUE`, `-eNAME=VALUE`, or the one behind `--env` or `-e`.
+fn without_variables(words: &[Value]) -> Value {
+    let mut is_variable = false;
+    let told = words.iter().map(|word| {
+        let text = word.as_str().unwrap_or_default();
+        if std::mem::replace(&mut is_variable, matches!(text, "--env" | "-e")) {
+            is_variable = false;
+            return hidden(word);
+        }
+        for flag in ["--env=", "-e=", "-e"] {
+            if let Some(variable) = text.strip_prefix(flag).filter(|variable| !variable.is_empty()) {
+                let told = hidden(&variable.into());
+                return format!("{flag}{}", told.as_str().unwrap_or(HIDDEN)).into();
+            }
+        }
+        word.clone()
+    });
+    told.collect()
 }
 
 /// What is declared, a path and a value each.
-fn fields(resource: &AnyResource) -> Vec<(String, String)> {
+fn fields(resource: &AnyResource) -> Vec<Field> {
     let mut found = Vec::new();
     let metadata = resource.metadata();
     for (name, map) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
         for (key, value) in map {
             // it says again what the fields say
             if ![annotation::LAST_APPLIED, annotation::CWD, annotation::TRACE].contains(&key.as_str()) {
-                found.push((step(&format!("metadata.{name}"), key), text(&Value::from(value.as_str()))));
+                found.push(Field::new(step(&format!("metadata.{name}"), key), value.as_str().into()));
             }
         }
     }
@@ -80,7 +130,7 @@ fn fields(resource: &AnyResource) -> Vec<(String, String)> {
     found
 }
 
-fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+fn leaves(path: &str, value: &Value, found: &mut Vec<Field>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             map.iter().for_each(|(key, value)| leaves(&step(path, key), value, found));
@@ -92,7 +142,7 @@ fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
         Value::Object(_) => {}
         Value::Array(items) if items.is_empty() => {}
         Value::String(nothing) if nothing.is_empty() => {}
-        value => found.push((path.to_owned(), text(value))),
+        value => found.push(Field::new(path.to_owned(), value.clone())),
     }
 }
 
@@ -168,5 +218,30 @@ mod tests {
         ];
         insta::assert_snapshot!(render(&all));
         assert_eq!(render(&all[3..6]), "");
+    }
+
+    #[test]
+    fn no_value_of_a_variable_is_told() {
+        let runtime = |exec_env: Value, run_args: Value| {
+            let whole = json!({"apiVersion": "hmz/v1", "kind": "Runtime", "metadata": {"name": "docker:here"},
+                "spec": {"endpoint": "local", "exec_env": exec_env, "run_args": run_args}});
+            Some(serde_json::from_value::<AnyResource>(whole).unwrap())
+        };
+        let args = |secret: &str| {
+            json!(["--init", format!("--env=A={secret}"), "-e", format!("B={secret}"), format!("-eC={secret}"), "-e", "D"])
+        };
+        let old = runtime(json!(["TOKEN=s3cret-1"]), args("s3cret-2"));
+        let new = runtime(json!(["TOKEN=s3cret-3"]), args("s3cret-4"));
+        let changed =
+            Planned { before: old.clone(), after: new.clone(), ..planned("docker:here", Ok(Applied::Configured), Vec::new()) };
+        let created = Planned { after: new, ..planned("docker:here", Ok(Applied::Created), Vec::new()) };
+        let gone = Planned {
+            before: old,
+            after: runtime(json!([]), json!(["--init"])),
+            ..planned("docker:here", Ok(Applied::Configured), Vec::new())
+        };
+        let told = render(&[changed, created, gone]);
+        assert!(!told.contains("s3cret"), "{told}");
+        insta::assert_snapshot!(told);
     }
 }
