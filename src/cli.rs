@@ -443,7 +443,7 @@ pub struct Sh {
 /// `backup`.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// Where to; only this user can read it
+    /// Where to; only this user can read it. - is standard output
     pub file: PathBuf,
     /// Take the place of a file that is there
     #[arg(long)]

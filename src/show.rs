@@ -18,7 +18,7 @@ use hmz_manifest::{Context, Declared};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The exit status when the reader has gone: as that of a program that SIGPIPE kills.
 const GONE: u8 = 141;
@@ -26,6 +26,36 @@ const GONE: u8 = 141;
 /// Prints to stdout. A reader that has gone ends the program: it has what it wanted.
 pub fn print(text: &str) {
     written(put(&mut std::io::stdout().lock(), text));
+}
+
+/// Whether a file is standard output (`-`).
+///
+/// # Errors
+/// It is, and a person is there to read what is no text.
+pub fn is_stdout(file: &Path) -> Result<bool, Error> {
+    if file.as_os_str() != "-" {
+        return Ok(false);
+    }
+    if std::io::stdout().is_terminal() {
+        return Err(
+            Error::usage("what is written is no text, and standard output is a terminal").hint("name a file, or pipe it on")
+        );
+    }
+    Ok(true)
+}
+
+/// Copies a whole file to stdout. A reader that has gone ends the program.
+///
+/// # Errors
+/// It cannot be read, or stdout cannot be written.
+pub fn pour(file: &Path) -> Result<(), Error> {
+    let cannot = |e: std::io::Error| edge::io("standard output", &e);
+    let mut file = std::fs::File::open(file).map_err(cannot)?;
+    let mut stdout = std::io::stdout().lock();
+    match std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(GONE.into()),
+        done => done.map_err(cannot),
+    }
 }
 
 /// Returns when nobody reads stdout any more, for whoever waits for something to print; never, where that cannot be seen.
@@ -144,6 +174,8 @@ pub fn listing(items: &[AnyResource], form: Option<&Form>) -> Result<String, Err
         Some(Form::JsonPath(template)) => template.render(&list()),
         Some(Form::Columns(columns)) => columns_of(items, columns)?,
         Some(Form::Usual(Output::Json)) => format!("{}\n", json(&list())?),
+        // no document at all is no list
+        Some(Form::Usual(Output::Yaml)) if items.is_empty() => hmz_manifest::value_to_yaml(&list())?,
         Some(Form::Usual(Output::Yaml)) => items.iter().map(hmz_manifest::to_yaml).collect::<Result<Vec<_>, _>>()?.join("---\n"),
         Some(Form::Usual(Output::Name)) => table::names(items),
         Some(Form::Usual(Output::Wide)) => table::render(items, true, SystemClock.now(), width()),

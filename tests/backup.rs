@@ -53,6 +53,10 @@ fn what_was_declared_comes_back_with_its_boxes_and_what_was_not_goes() {
     assert!(counts.starts_with("1 environment, ") && counts.ends_with(" runtimes"), "{done}");
     let file = project.file("hmz.db");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // to a pipe too, and no file of that name is made
+    drop(home.shell(&format!("cd {} && hmz backup - >piped.db", project.path())).run().ok().says("it has 1 environment, "));
+    assert!(fs::read(project.file("piped.db")).unwrap().starts_with(b"SQLite format 3"));
+    assert!(!project.file("-").exists());
     // neither the home's own secret nor what its daemon is known by
     let bytes = fs::read(&file).unwrap();
     for private in ["secret", "instance"] {

@@ -48,7 +48,9 @@ pub fn resource(value: &mut Value, scrub: &mut Scrub) {
         let others = annotations.iter_mut().filter(|(name, _)| !ANNOTATIONS.contains(&name.as_str()));
         others.for_each(|(_, text)| out(text, scrub));
     }
-    let spec = value.get_mut("spec").and_then(Value::as_object_mut);
+    // what the program itself brings is nobody's
+    let is_ours = kind == "Flow" && value.pointer("/status/source").and_then(Value::as_str) == Some("builtin");
+    let spec = value.get_mut("spec").and_then(Value::as_object_mut).filter(|_| !is_ours);
     match (kind.as_str(), spec) {
         ("Run", Some(spec)) => {
             spec.get_mut("task").into_iter().for_each(|task| out(task, scrub));
@@ -254,6 +256,12 @@ mod tests {
             "steps": [{"turn": {"agent": "coder", "environment": "box", "prompt": "<redacted> (2 characters)"}},
                 {"exec": {"environment": "box", "command": ["<redacted> (1 characters)"]}}]}});
         assert_eq!(flow, told);
+
+        let mut builtin =
+            json!({"kind": "Flow", "spec": {"description": "One coder in a container."}, "status": {"source": "builtin"}});
+        let told = builtin.clone();
+        resource(&mut builtin, &mut scrub);
+        assert_eq!(builtin, told);
 
         let file = json!({"other": {"a": ["b"]}, "runtimes": {"docker": {"here": {"endpoint": "local", "cpus": 4,
             "exec_env": ["A=b c", "odd"], "run_args": ["--init", "--env=A=b", "--cpu-shares=9", "-e", "A=b"], "exec_wrapper": ["x"], "unknown": 1}}}});

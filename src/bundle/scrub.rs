@@ -6,6 +6,10 @@ pub(super) const OUT: &str = "<redacted>";
 /// Shorter values are words of their own elsewhere too.
 const SHORTEST: usize = 6;
 
+/// How long a word of letters and digits is that may be a secret, and one of letters alone.
+const MIXED: usize = 8;
+const LONG: usize = 20;
+
 /// What keys of well-known services begin with.
 const BEGINNINGS: [&str; 16] = [
     "sk-",
@@ -47,13 +51,29 @@ const NAMES: [&str; 12] = [
 pub struct Scrub(Vec<String>);
 
 impl Scrub {
-    /// Takes note of a value, and of the words of it that could stand alone.
-    pub fn note(&mut self, value: &str) {
-        for one in std::iter::once(value).chain(value.split(|c: char| c.is_whitespace() || "\"'=,;".contains(c))) {
-            let one = one.trim();
-            if one.len() >= SHORTEST && !self.0.iter().any(|known| known == one) {
-                self.0.push(one.to_owned());
+    /// Takes note of a text: the whole, each line of it, and of its words those that may be secrets by themselves. The others
+    /// are everybody's words, in every log.
+    pub fn note(&mut self, text: &str) {
+        self.take(text);
+        text.lines().for_each(|line| self.take(line));
+        let mut before = "";
+        for word in text.split(|c: char| c.is_whitespace() || "\"',;".contains(c)).filter(|word| !word.is_empty()) {
+            let is_named = before.strip_suffix(':').is_some_and(is_secret);
+            let value = word.split_once('=').map(|(_, value)| value);
+            if let Some(value) = value {
+                self.take(value);
             }
+            for part in word.split('=').chain([word]).filter(|part| is_named || looks_secret(part)) {
+                self.take(part);
+            }
+            before = word;
+        }
+    }
+
+    fn take(&mut self, value: &str) {
+        let value = value.trim();
+        if value.len() >= SHORTEST && !self.0.iter().any(|known| known == value) {
+            self.0.push(value.to_owned());
         }
     }
 
@@ -85,6 +105,14 @@ impl Scrub {
         }
         lines
     }
+}
+
+/// Whether a word is none that anybody says: a long one of letters and digits, or of letters both large and small.
+fn looks_secret(word: &str) -> bool {
+    let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
+    let (letters, digits) = (has(|c| c.is_alphabetic()), has(char::is_ascii_digit));
+    let mixed = has(|c| c.is_uppercase()) && has(|c| c.is_lowercase());
+    (word.len() >= MIXED && letters && digits) || (word.len() >= LONG && mixed)
 }
 
 const fn is_key(c: char) -> bool {
@@ -188,6 +216,21 @@ fn without_userinfo<'a>(rest: &'a str, out: &mut String) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_text_that_is_left_out_stay_where_others_say_them() {
+        let mut scrub = Scrub::default();
+        scrub.note("Put the coder into a container.\nThen say: password: secretly, S3cr3tW0rd or KEY=plainly");
+        for (text, left) in [
+            ("the container of coder is restarted\n", "the container of coder is restarted\n"),
+            ("asked: Put the coder into a container.\n", "asked: <redacted>\n"),
+            ("it said secretly\n", "it said <redacted>\n"),
+            ("it said S3cr3tW0rd\n", "it said <redacted>\n"),
+            ("it said plainly\n", "it said <redacted>\n"),
+        ] {
+            assert_eq!(scrub.text(text), left);
+        }
+    }
 
     #[test]
     fn known_values_and_what_looks_like_a_key_go_and_the_rest_stays() {

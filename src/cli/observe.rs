@@ -84,7 +84,7 @@ pub enum DebugAction {
   hmz debug bundle
   hmz debug bundle -o /tmp/report.tar.gz && tar -tzf /tmp/report.tar.gz")]
     Bundle {
-        /// The file [default: hmz-debug-TIME.tar.gz here]
+        /// The file, or - for standard output [default: hmz-debug-TIME.tar.gz here]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Take the place of a file that is there

@@ -13,6 +13,9 @@ use std::process::ExitCode;
 /// # Errors
 /// When the daemon cannot be had, or the file cannot be written.
 pub async fn run(client: Client, args: cli::Backup) -> Result<ExitCode, Error> {
+    if show::is_stdout(&args.file)? {
+        return to_stdout(&client).await;
+    }
     let to = std::path::absolute(&args.file).map_err(|e| edge::io(&args.file.display().to_string(), &e))?;
     let dir = to.parent().filter(|_| to.file_name().is_some());
     let dir = dir.ok_or_else(|| Error::usage(format!("{} is no name of a file", to.display())))?;
@@ -31,6 +34,16 @@ pub async fn run(client: Client, args: cli::Backup) -> Result<ExitCode, Error> {
     }
     std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(cannot)?;
     show::print(&format!("{} has {}\n", args.file.display(), restore::counted(&found)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same to standard output: not a byte of one that cannot be restored.
+async fn to_stdout(client: &Client) -> Result<ExitCode, Error> {
+    let mut file = tempfile::NamedTempFile::new().map_err(|e| edge::io("a file for the backup", &e))?;
+    client.backup(file.as_file_mut()).await?;
+    let found = restore::look(file.path())?;
+    show::pour(file.path())?;
+    show::aside(&format!("it has {}", restore::counted(&found)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -55,7 +55,8 @@ pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error>
     let now = SystemClock.now();
     let folder = format!("hmz-debug-{}", now.strftime("%Y%m%d-%H%M%S"));
     let path = output.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
-    if !overwrite && std::fs::symlink_metadata(&path).is_ok() {
+    let to_stdout = show::is_stdout(&path)?;
+    if !to_stdout && !overwrite && std::fs::symlink_metadata(&path).is_ok() {
         return Err(is_there(&path));
     }
     let paths = edge::paths()?;
@@ -63,7 +64,9 @@ pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error>
     let written = |e: std::io::Error| edge::io(&path.display().to_string(), &e);
     // it appears whole, and nobody else reads it
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let part = tempfile::Builder::new().prefix(".hmz-debug").tempfile_in(dir).map_err(written)?;
+    let mut part = tempfile::Builder::new();
+    part.prefix(".hmz-debug");
+    let part = if to_stdout { part.tempfile() } else { part.tempfile_in(dir) }.map_err(written)?;
     let mut archive = Archive::new(part, &folder, u64::try_from(now.as_second()).unwrap_or(0), parts.scrub);
     for (name, text) in &parts.texts {
         archive.add(name, text).map_err(written)?;
@@ -71,7 +74,9 @@ pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error>
     let mut part = archive.finish().map_err(written)?;
     part.flush().map_err(written)?;
     let size = part.as_file().metadata().map_err(written)?.len();
-    if overwrite {
+    if to_stdout {
+        show::pour(part.path())?;
+    } else if overwrite {
         part.persist(&path).map_err(|e| written(e.error))?;
     } else {
         part.persist_noclobber(&path).map_err(|e| match e.error.kind() {
@@ -79,7 +84,9 @@ pub async fn run(client: Client, action: DebugAction) -> Result<ExitCode, Error>
             _ => written(e.error),
         })?;
     }
-    show::print(&format!("{}: {size} bytes\n", path.display()));
+    if !to_stdout {
+        show::print(&format!("{}: {size} bytes\n", path.display()));
+    }
     show::aside(
         "it holds no task, no answer, no secret and no variable's value; look it through before you pass it on all the same",
     );

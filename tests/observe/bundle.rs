@@ -96,6 +96,10 @@ fn a_bundle_tells_of_faults_and_of_no_secret() {
     let _ = home.hmz(["debug", "bundle", "--force", "-o"]).arg(&bundle).run().ok().says("b.tar.gz: ");
     assert!(std::fs::metadata(&bundle).unwrap().len() < 4 << 20);
     let texts = unpacked(&home, &bundle);
+    // to a pipe the same
+    let piped = format!("cd {} && hmz debug bundle -o - >piped.tar.gz && tar -tzf piped.tar.gz", project.path());
+    drop(home.shell(&piped).run().ok().says("/facts.json"));
+    assert!(!project.file("-").exists());
     let hex: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
     for (name, text) in &texts {
         // as it is, in hexadecimal, and as base64 has it at the beginning of a text
@@ -120,6 +124,9 @@ fn a_bundle_tells_of_faults_and_of_no_secret() {
     );
     assert!(of("events.jsonl").lines().count() > 5 && of("metrics.txt").contains("hmz_runs_ended_total{outcome=\"Failed\"} 2\n"));
     assert!(of("logs/daemon.log").contains("listening"));
+    // what the built-in flow says of itself takes no word out of what others say
+    assert!(of("resources/flows.yaml").contains("container"), "{}", of("resources/flows.yaml"));
+    assert!(of("logs/daemon.log").contains("container"), "{}", of("logs/daemon.log"));
     let settings = of("settings.yaml");
     for kept in
         ["endpoint: local", "API=<redacted>", "--env=OTHER=<redacted>", "no_such_field: ", "something:", "host: h.example"]
