@@ -12,7 +12,7 @@ use crate::{cli, edge};
 use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Fish, Shells};
-use hmz_api::kinds::{FlowParam, FlowSpec, Runtime};
+use hmz_api::kinds::{FlowParam, FlowSpec, Runtime, label};
 use hmz_api::{AnyResource, Backend, Error, Kind, RuntimeRef};
 use hmz_manifest::{Context, settings};
 use hmz_server::{Paths, SavedRuntimes};
@@ -24,6 +24,9 @@ use std::time::Duration;
 
 /// How long a daemon may take to answer all of a completion's question.
 const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// What the keys of labels and annotations begin with that are ours.
+const OURS: &str = "hmz/";
 
 /// The words of the line, as far as the shell had to be asked for them otherwise than it gives them.
 static LINE: OnceLock<Vec<String>> = OnceLock::new();
@@ -129,12 +132,11 @@ pub fn explained(text: &OsStr) -> Vec<CompletionCandidate> {
         return beginning(text, ["env", "flow", "run", "runtime", "settings"].map(str::to_owned));
     };
     let (word, path) = above.split_once('.').unwrap_or((above, ""));
-    let file = match AnyResource::kind_of_word(word) {
-        Some(kind) => format!("{}.json", kind.to_ascii_lowercase()),
-        None => "settings.json".to_owned(),
+    let schema = match AnyResource::kind_of_word(word) {
+        Some(kind) => explain::schema_of(kind),
+        None => explain::schema("settings.json"),
     };
-    let found = hmz_manifest::schema::all().into_iter().find(|(name, _)| *name == file).map(|(_, text)| text);
-    let schema: serde_json::Value = found.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let schema = schema.unwrap_or_default();
     beginning(text, explain::below(&schema, path).into_iter().map(|name| format!("{above}.{name}")))
 }
 
@@ -153,6 +155,31 @@ pub fn selector(text: &OsStr) -> Vec<CompletionCandidate> {
     let shown =
         found.map(|(key, value)| if last.contains('=') { format!("{before}{key}={value}") } else { format!("{before}{key}=") });
     beginning(text, shown)
+}
+
+/// What follows a kind where labels or annotations are changed: a name where there is none yet, then a key that something of the
+/// kind has, to be set or taken away.
+pub fn marked(text: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(typed), Some(paths)) = (text.to_str(), home()) else { return Vec::new() };
+    let line = line();
+    let is_kind = |word: &str| AnyResource::kind_of_word(word.split('/').next().unwrap_or_default());
+    let mut found = if typed.contains('=') { Vec::new() } else { name(text) };
+    let Some(kind) = line.iter().skip(2).find_map(|word| is_kind(word)) else { return found };
+    let is_label = line.get(1).is_some_and(|verb| verb == "label");
+    let of = |one: &AnyResource| {
+        let metadata = one.metadata();
+        if is_label { metadata.labels.clone() } else { metadata.annotations.clone() }
+    };
+    let marks: BTreeSet<(String, String)> = asked(&paths, kind).iter().flat_map(of).collect();
+    let changes = marks.into_iter().flat_map(|(key, value)| match (key.starts_with(OURS), typed.contains('=')) {
+        // of ours, that it is in a set is all that may be taken away
+        (true, false) if key == label::SET => vec![format!("{key}-")],
+        (true, _) => Vec::new(),
+        (false, true) => vec![format!("{key}={value}")],
+        (false, false) => vec![format!("{key}="), format!("{key}-")],
+    });
+    found.extend(beginning(text, changes));
+    found
 }
 
 /// A set that something is a member of, or that is or was kept in step.

@@ -132,8 +132,14 @@ fn a_daemon_that_runs_is_asked_for_names() {
     assert_eq!(offered(&["hmz", "delete", "env/"]), ["env/mine"]);
     assert_eq!(offered(&["hmz", "sh", "m"]), ["mine"]);
     assert_eq!(offered(&["hmz", "events", "--for", "env/"]), ["env/mine"]);
-    drop(home.hmz(["label", "env/mine", "team=red", "hmz/set=own"]).run().ok());
+    drop(home.hmz(["label", "env/mine", "team=red"]).run().ok());
+    drop(home.hmz(["apply", "-f", "all.yaml", "--set", "own"]).cwd(project.dir()).run());
     assert_eq!(offered(&["hmz", "get", "envs", "-l", "t"]), ["team="]);
+    assert_eq!(offered(&["hmz", "label", "env/mine", "t"]), ["team-", "team="]);
+    assert_eq!(offered(&["hmz", "label", "env", "mine", "team="]), ["team=red"]);
+    assert_eq!(offered(&["hmz", "label", "env", "m"]), ["mine"]);
+    assert!(offered(&["hmz", "label", "env/mine", ""]).contains(&"hmz/set-".to_owned()));
+    assert_eq!(offered(&["hmz", "annotate", "env/mine", "hmz/"]), Vec::<String>::new());
     assert_eq!(offered(&["hmz", "get", "envs", "-l", "hmz/set,team=r"]), ["hmz/set,team=red"]);
     assert_eq!(offered(&["hmz", "apply", "-f", "all.yaml", "--set", ""]), ["own"]);
     assert_eq!(offered(&["hmz", "describe", "set/"]), ["set/own"]);

@@ -66,12 +66,14 @@ pub struct Which {
 }
 
 impl Which {
-    /// What is selected.
+    /// What is selected of these kinds.
     ///
     /// # Errors
-    /// A usage error that quotes the requirement.
-    pub fn selection(&self) -> Result<Selection, Error> {
-        Selection::read(self.selector.as_deref(), self.field_selector.as_deref())
+    /// A usage error that quotes the requirement, or names a field that none of them has.
+    pub fn selection(&self, kinds: &[&str]) -> Result<Selection, Error> {
+        let selection = Selection::read(self.selector.as_deref(), self.field_selector.as_deref())?;
+        selection.check(kinds)?;
+        Ok(selection)
     }
 
     /// Whether anything is said.
@@ -111,7 +113,7 @@ pub struct Mark {
     #[arg(add = ArgValueCompleter::new(complete::kind_or_name))]
     pub what: String,
     /// Names, and changes
-    #[arg(required = true, add = ArgValueCompleter::new(complete::name))]
+    #[arg(required = true, add = ArgValueCompleter::new(complete::marked))]
     pub words: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]

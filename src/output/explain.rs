@@ -1,40 +1,92 @@
 //! A field of a kind, in words, from its JSON Schema.
 
-use hmz_api::Error;
+use hmz_api::{Error, ErrorKind};
 use hmz_manifest::nearest;
 use serde_json::Value;
 
 /// How deep fields are listed: a schema may name itself.
 const DEEPEST: usize = 12;
 
+/// The schema in a file of that name, such as `run.json`.
+///
+/// # Errors
+/// It is none.
+pub fn schema(file: &str) -> Result<Value, Error> {
+    let found = hmz_manifest::schema::all().into_iter().find(|(name, _)| name == file);
+    let text = found.map(|(_, text)| text).unwrap_or_default();
+    serde_json::from_str(&text).map_err(|e| Error::new(ErrorKind::Internal, format!("{file}: {e}")))
+}
+
+/// The schema of a kind.
+///
+/// # Errors
+/// As [`schema`].
+pub fn schema_of(kind: &str) -> Result<Value, Error> {
+    schema(&format!("{}.json", kind.to_ascii_lowercase()))
+}
+
+/// Whether there is such a field in a kind, or can be.
+///
+/// # Errors
+/// A usage error that names the field that is not there.
+pub fn check(kind: &str, schema: &Value, path: &[&str]) -> Result<(), Error> {
+    walk(kind, schema, path).map(|_| ())
+}
+
+/// Where a path leads, and the words of its last field.
+fn walk<'a>(kind: &str, schema: &'a Value, path: &[&str]) -> Result<(&'a Value, String), Error> {
+    let (mut here, mut words) = (schema, String::new());
+    for (nth, name) in path.iter().enumerate() {
+        if is_anything(here) {
+            break;
+        }
+        here = match further(schema, here, name) {
+            Some((field, is_named)) => {
+                if is_named {
+                    words = description(schema, field);
+                }
+                field
+            }
+            None => {
+                let of = [&[kind][..], &path[..nth]].concat().join(".");
+                let (known, _) = fields(schema, here);
+                let near = nearest(name, known.iter().map(|(field, _)| field.as_str()));
+                let near_words = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+                let error = Error::usage(format!("{of} has no field '{name}'{near_words}"));
+                let all: Vec<&str> = known.iter().map(|(field, _)| field.as_str()).collect();
+                return Err(if near.is_some() || all.is_empty() {
+                    error
+                } else {
+                    error.hint(format!("it has {}", all.join(", ")))
+                });
+            }
+        };
+    }
+    Ok((here, words))
+}
+
+/// The field of a name, and whether that is its own: of a mapping whose keys are anybody's, a field of its values, or one of
+/// the values.
+fn further<'a>(schema: &'a Value, here: &'a Value, name: &str) -> Option<(&'a Value, bool)> {
+    let (known, any) = fields(schema, here);
+    let named = |known: Vec<Field<'a>>| known.into_iter().find(|(field, _)| field == name).map(|(_, field)| (field, true));
+    named(known).or_else(|| any.and_then(|any| named(fields(schema, any).0))).or_else(|| any.map(|any| (any, false)))
+}
+
+/// Whether a node says nothing of what is there.
+fn is_anything(node: &Value) -> bool {
+    const SAYS: [&str; 7] = ["type", "properties", "$ref", "anyOf", "oneOf", "const", "enum"];
+    node == &Value::Bool(true) || node.as_object().is_some_and(|node| !SAYS.iter().any(|word| node.contains_key(*word)))
+}
+
 /// What `path` of a kind is: its type, its words and its fields.
 ///
 /// # Errors
 /// A usage error that names the field that is not there, with the one that was probably meant.
 pub fn explain(kind: &str, schema: &Value, path: &str, recursive: bool) -> Result<String, Error> {
-    let mut here = schema;
-    let mut words = String::new();
-    let mut walked = String::new();
-    for name in path.split('.').filter(|name| !name.is_empty()) {
-        let (known, any) = fields(schema, here);
-        here = match known.iter().find(|(field, _)| field == name) {
-            Some((_, field)) => {
-                words = description(schema, field);
-                field
-            }
-            // the keys of a mapping are anybody's
-            None => any.ok_or_else(|| {
-                let of = if walked.is_empty() { kind.to_owned() } else { format!("{kind}.{walked}") };
-                let near = nearest(name, known.iter().map(|(field, _)| field.as_str()));
-                let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-                Error::usage(format!("{of} has no field '{name}'{near}"))
-            })?,
-        };
-        if !walked.is_empty() {
-            walked.push('.');
-        }
-        walked.push_str(name);
-    }
+    let names: Vec<&str> = path.split('.').filter(|name| !name.is_empty()).collect();
+    let (here, words) = walk(kind, schema, &names)?;
+    let walked = names.join(".");
     let mut out = format!("KIND:     {kind}\n");
     if !walked.is_empty() {
         out.push_str(&format!("FIELD:    {walked} <{}>\n", type_of(schema, here)));
@@ -86,8 +138,9 @@ fn list(schema: &Value, node: &Value, indent: usize, recursive: bool, out: &mut 
     }
     if let Some(any) = any {
         out.push_str(&format!("{space}<any name> <{}>\n", type_of(schema, any)));
-        if recursive {
-            list(schema, any, indent + 2, true, out);
+        // the name says nothing yet
+        if recursive || !fields(schema, any).0.is_empty() {
+            list(schema, any, indent + 2, recursive, out);
         }
     }
 }
@@ -203,13 +256,14 @@ fn indented(text: &str, indent: usize) -> String {
 pub fn below(schema: &Value, path: &str) -> Vec<String> {
     let mut here = schema;
     for name in path.split('.').filter(|name| !name.is_empty()) {
-        let (known, any) = fields(schema, here);
-        match known.into_iter().find(|(field, _)| field == name).map(|(_, field)| field).or(any) {
-            Some(field) => here = field,
+        match further(schema, here, name) {
+            Some((field, _)) => here = field,
             None => return Vec::new(),
         }
     }
-    fields(schema, here).0.into_iter().map(|(name, _)| name).collect()
+    let (known, any) = fields(schema, here);
+    let of_values = any.filter(|_| known.is_empty()).map(|any| fields(schema, any).0).unwrap_or_default();
+    known.into_iter().chain(of_values).map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]
@@ -217,25 +271,34 @@ mod tests {
     use super::*;
 
     fn schema(name: &str) -> Value {
-        let found = hmz_manifest::schema::all().into_iter().find(|(file, _)| file == name).unwrap();
-        serde_json::from_str(&found.1).unwrap()
+        super::schema(name).unwrap()
     }
 
     #[test]
     fn a_field_is_explained_by_its_schema() {
         let run = schema("run.json");
-        let told = |path: &str| explain("Run", &run, path, false).unwrap_or_else(|e| format!("{e}\n"));
+        let told = |path: &str| explain("Run", &run, path, false).unwrap_or_else(|e| format!("{e}\n{}\n", e.hints.join("\n")));
         let paths = [
             "",
             "spec.environments",
             "spec.environments.box",
             "spec.admission",
             "spec.params.budget.duration",
+            "spec.environments.image",
             "spec.environmets",
+            "spec.nope",
             "spec.flow.x",
         ];
         let all: Vec<String> = paths.iter().map(|path| format!("# {path}\n{}", told(path))).collect();
         insta::assert_snapshot!(all.join("\n"));
+    }
+
+    #[test]
+    fn what_is_below_a_mapping_is_offered_with_and_without_a_name_of_it() {
+        let run = schema("run.json");
+        let offered = below(&run, "spec.environments");
+        assert!(offered.contains(&"image".to_owned()), "{offered:?}");
+        assert_eq!(below(&run, "spec.environments.box"), offered);
     }
 
     #[test]

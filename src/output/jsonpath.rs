@@ -94,6 +94,20 @@ impl Path {
         self.steps.len() >= fields.len() && self.steps.iter().zip(fields).all(is)
     }
 
+    /// The names on its way, as far as they can be told before there is a document: several where a step has several.
+    pub fn names(&self) -> Vec<Vec<&str>> {
+        let mut ways: Vec<Vec<&str>> = vec![Vec::new()];
+        for step in self.steps.iter().take_while(|step| !matches!(step, Step::Descend)) {
+            let Step::Fields(names) = step else { continue };
+            let mut longer = Vec::new();
+            for way in &ways {
+                longer.extend(names.iter().map(|name| [way.as_slice(), &[name.as_str()]].concat()));
+            }
+            ways = longer;
+        }
+        ways
+    }
+
     fn at<'a>(&self, root: &'a Value, here: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![if self.absolute { root } else { here }];
         for step in &self.steps {

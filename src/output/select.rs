@@ -1,5 +1,6 @@
 //! Which resources are meant: label selectors and field selectors, and the order they are shown in.
 
+use super::explain;
 use super::jsonpath::{Path, compare, text};
 use hmz_api::{AnyResource, Error};
 use serde_json::Value;
@@ -37,6 +38,14 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Whether resources of one of these kinds can have its fields.
+    ///
+    /// # Errors
+    /// A usage error that names the field that there is not, with the one that was probably meant.
+    pub fn check(&self, kinds: &[&str]) -> Result<(), Error> {
+        self.fields.iter().try_for_each(|(path, _, _)| check_path("--field-selector", kinds, path))
+    }
+
     /// Whether everything is.
     pub fn is_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
@@ -59,6 +68,31 @@ impl Selection {
             is == *equal
         })
     }
+}
+
+/// Whether resources of one of these kinds can have something at a path: of a slip, all would be alike.
+///
+/// # Errors
+/// A usage error that names the field that there is not, with the one that was probably meant.
+pub fn check_path(option: &str, kinds: &[&str], path: &Path) -> Result<(), Error> {
+    for names in path.names() {
+        let mut wrong = None;
+        for kind in kinds {
+            match explain::check(kind, &explain::schema_of(kind)?, &names) {
+                Ok(()) => {
+                    wrong = None;
+                    break;
+                }
+                Err(e) => wrong = Some(e),
+            }
+        }
+        match (wrong, kinds) {
+            (None, _) => {}
+            (Some(e), [_]) => return Err(Error { message: format!("{option}: {}", e.message), ..e }),
+            (Some(_), _) => return Err(Error::usage(format!("{option}: no kind has a field '{}'", names.join(".")))),
+        }
+    }
+    Ok(())
 }
 
 /// Orders resources by the value at a path; those that have none come first, and the order of equals stays.
@@ -127,6 +161,8 @@ fn label(text: &str) -> Result<(String, Rule), Error> {
         ))
     };
     let is_word = |word: &str| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "=!(),".contains(c));
+    // what a key never has is an operator that there is not
+    let is_key = |word: &str| is_word(word) && !word.contains(|c: char| c.is_control() || "<>&|~^;'\"`$*?{}[]\\".contains(c));
     let is_value = |word: &str| word.is_empty() || is_word(word);
     let (key, rule) = if let Some((key, value)) = text.split_once("!=") {
         (key.trim(), Rule::NotIn(vec![value.trim().to_owned()]))
@@ -134,6 +170,9 @@ fn label(text: &str) -> Result<(String, Rule), Error> {
         (key.trim(), Rule::In(vec![value.trim().to_owned()]))
     } else if let Some((head, list)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         let values: Vec<String> = list.split(',').map(|value| value.trim().to_owned()).collect();
+        if values.iter().all(String::is_empty) {
+            return Err(wrong());
+        }
         match head.trim().rsplit_once(char::is_whitespace) {
             Some((key, "in")) => (key.trim(), Rule::In(values)),
             Some((key, "notin")) => (key.trim(), Rule::NotIn(values)),
@@ -148,7 +187,7 @@ fn label(text: &str) -> Result<(String, Rule), Error> {
         Rule::In(values) | Rule::NotIn(values) => values.as_slice(),
         _ => &[],
     };
-    if !is_word(key) || !values.iter().all(|value| is_value(value)) { Err(wrong()) } else { Ok((key.to_owned(), rule)) }
+    if !is_key(key) || !values.iter().all(|value| is_value(value)) { Err(wrong()) } else { Ok((key.to_owned(), rule)) }
 }
 
 fn field(text: &str) -> Result<(Path, bool, String), Error> {
@@ -220,10 +259,44 @@ mod tests {
             let selection = Selection::read(labels, fields).unwrap();
             assert_eq!((selection.matches(&red), selection.matches(&plain)), (a, b), "{labels:?} {fields:?}");
         }
-        for wrong in ["", "=x", "a b", "a in b", "a=b=c", "a in (b", "a,"] {
+        for wrong in
+            ["", "=x", "a b", "a in b", "a=b=c", "a in (b", "a,", "team>1", "team<1", "team in ()", "team notin ( )", "te'am=x"]
+        {
             assert!(Selection::read(Some(wrong), None).is_err(), "{wrong}");
         }
         assert!(Selection::read(None, Some("status.used")).is_err());
+    }
+
+    #[test]
+    fn a_slip_in_a_field_selects_nothing_and_is_said() {
+        let said = |kinds: &[&str], fields: &str| {
+            Selection::read(None, Some(fields)).and_then(|selection| selection.check(kinds)).map_err(|e| e.message)
+        };
+        for (kinds, fields) in [
+            (&["Environment"][..], "metadata.name=a,status.used=docker:here,spec.cpus!=1"),
+            (&["Environment"], "metadata.labels.team=red,metadata.annotations['a.b/c']=d,kind=Environment"),
+            (&["Environment"], "status.conditions[0].status=True,metadata.ownerReferences[0].name=x"),
+            (
+                &["Run"],
+                "spec.environments.box.image=busybox,spec.params.depth=1,spec.agents.coder=x,status.conditions[*].reason=x",
+            ),
+            (&["Runtime"], "spec.endpoint=local,status.source=Settings,metadata.creationTimestamp!="),
+            (&["Flow", "Run"], "spec.flow=boxed,spec.steps[0].exec.environment=x,..name=x"),
+        ] {
+            assert_eq!(said(kinds, fields), Ok(()), "{fields}");
+        }
+        for (kinds, fields, wrong) in [
+            (&["Environment"][..], "metadata.nmae!=z", "Environment.metadata has no field 'nmae'; did you mean 'name'?"),
+            (&["Environment"], "spec.nope!=x", "Environment.spec has no field 'nope'"),
+            (&["Run"], "status.conditions[*].resaon=x", "Run.status.conditions has no field 'resaon'; did you mean 'reason'?"),
+            (&["Run"], "metadata.name.x=", "Run.metadata.name has no field 'x'"),
+            (&["Flow", "Run"], "spec.nope=x", "no kind has a field 'spec.nope'"),
+        ] {
+            assert_eq!(said(kinds, fields), Err(format!("--field-selector: {wrong}")), "{fields}");
+        }
+        let by = |text: &str| check_path("--sort-by", &["Run"], &Path::read(text).unwrap()).map_err(|e| e.message);
+        assert_eq!(by(".metadata.creationTimestamp"), Ok(()));
+        assert_eq!(by(".nope"), Err("--sort-by: Run has no field 'nope'".into()));
     }
 
     #[test]

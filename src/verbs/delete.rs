@@ -21,7 +21,8 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
         if what.contains('/') || !args.names.is_empty() {
             return Err(Error::usage("-l, --field-selector and --all are for one kind, without names"));
         }
-        let (kind, selection) = (name::kind(what)?, args.which.selection()?);
+        let kind = name::kind(what)?;
+        let selection = args.which.selection(&[kind])?;
         let found = client.list(kind).await?;
         // a flow of a file is nobody's to delete here, and a runtime that settings.yaml declares is refused
         let meant = found.iter().filter(|one| selection.matches(one) && one.metadata().uid.is_some());
@@ -49,7 +50,7 @@ pub async fn run(client: Client, args: cli::Delete) -> Result<ExitCode, Error> {
     }
     let from_files = !args.files.filename.is_empty();
     for resource in show::manifests(&args.files)?.iter().rev() {
-        wanted.push((resource.kind(), resource.metadata().name.clone()));
+        wanted.push(name::declared(resource)?);
     }
     let mut worst = 0;
     let mut asked = Vec::new();

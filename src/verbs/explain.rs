@@ -13,19 +13,13 @@ use std::process::ExitCode;
 pub fn run(args: &cli::Explain) -> Result<ExitCode, Error> {
     let (word, path) = args.what.split_once('.').unwrap_or((&args.what, ""));
     let (kind, schema) = if matches!(word, "settings" | "settings.yaml") {
-        ("settings.yaml", schema("settings.json")?)
+        ("settings.yaml", explain::schema("settings.json")?)
     } else {
         let kind = super::name::kind(word)?;
-        (kind, schema(&format!("{}.json", kind.to_ascii_lowercase()))?)
+        (kind, explain::schema_of(kind)?)
     };
     show::print(&explain::explain(kind, &schema, path, args.recursive)?);
     Ok(ExitCode::SUCCESS)
-}
-
-fn schema(name: &str) -> Result<serde_json::Value, Error> {
-    let found = hmz_manifest::schema::all().into_iter().find(|(file, _)| file == name);
-    let text = found.map(|(_, text)| text).unwrap_or_default();
-    serde_json::from_str(&text).map_err(|e| Error::new(hmz_api::ErrorKind::Internal, format!("{name}: {e}")))
 }
 
 /// Runs `api-resources`.

@@ -7,7 +7,7 @@ use crate::show;
 use crate::verbs::name;
 use futures::StreamExt;
 use hmz_api::rest::{SetState, WatchLine};
-use hmz_api::{AnyResource, Error};
+use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_manifest::nearest;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -19,12 +19,14 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// How often in a row a watch may break before it has told anything.
 const LOST: u32 = 5;
 
+/// The kinds of `get all`.
+const ALL: [&str; 4] = ["Runtime", "Flow", "Environment", "Run"];
+
 /// Runs it.
 ///
 /// # Errors
 /// When the daemon cannot be had, or something named is not there.
 pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
-    let selection = args.which.selection()?;
     if matches!(args.what.as_str(), "settings" | "settings.yaml") && args.names.is_empty() {
         let Some(form) = usual(args.output.as_ref()) else {
             return Err(Error::usage("settings are printed as a table, wide, yaml, json or name"));
@@ -41,6 +43,11 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
     if name::is_set(args.what.split('/').next().unwrap_or_default()) {
         return sets(&client, &args).await;
     }
+    let kinds = kinds(&args)?;
+    let selection = args.which.selection(&kinds)?;
+    if let Some(path) = &args.sort_by {
+        select::check_path("--sort-by", &kinds, path)?;
+    }
     if args.watch {
         return tokio::select! {
             done = watch(&client, &args, &selection) => done,
@@ -51,19 +58,35 @@ pub async fn run(client: Client, args: cli::Get) -> Result<ExitCode, Error> {
         show::print(&text);
         return Ok(ExitCode::SUCCESS);
     }
-    let (mut found, single) = find(&client, &args).await?;
+    let Found { items: mut found, is_single: single, missing } = find(&client, &args).await?;
+    if let ([], [only]) = (found.as_slice(), missing.as_slice()) {
+        return Err(only.clone());
+    }
     found.retain(|one| selection.matches(one));
     if let Some(path) = &args.sort_by {
         select::sort(&mut found, path);
     }
-    if let ([], Ok(kind), None | Some(Form::Usual(Output::Wide))) = (found.as_slice(), name::kind(&args.what), &args.output) {
+    let is_table = matches!(args.output, None | Some(Form::Usual(Output::Wide)));
+    if let ([], [], Ok(kind), true) = (found.as_slice(), missing.as_slice(), name::kind(&args.what), is_table) {
         nothing(kind);
     }
-    show::print(&match found.as_slice() {
-        [one] if single => show::single(one, args.output.as_ref())?,
-        several => show::listing(several, args.output.as_ref())?,
-    });
-    Ok(ExitCode::SUCCESS)
+    if !found.is_empty() || missing.is_empty() {
+        show::print(&match found.as_slice() {
+            [one] if single => show::single(one, args.output.as_ref())?,
+            several => show::listing(several, args.output.as_ref())?,
+        });
+    }
+    missing.iter().for_each(|e| show::error("get", e));
+    Ok(ExitCode::from(missing.iter().map(Error::exit_code).max().unwrap_or(0)))
+}
+
+/// The kinds that are asked for.
+fn kinds(args: &cli::Get) -> Result<Vec<&'static str>, Error> {
+    if args.what == "all" {
+        return Ok(ALL.to_vec());
+    }
+    let named = args.names.iter().filter(|name| name.contains('/') && args.what.contains('/'));
+    std::iter::once(&args.what).chain(named).map(|typed| name::kind(typed.split('/').next().unwrap_or_default())).collect()
 }
 
 /// Everything of one kind as a table or as names, for which no resource has to be read; `None` where more is asked.
@@ -159,31 +182,44 @@ async fn watch_settings(client: &Client, form: Option<Output>) -> Result<ExitCod
     }
 }
 
-/// What is named, and whether that is one.
-async fn find(client: &Client, args: &cli::Get) -> Result<(Vec<AnyResource>, bool), Error> {
-    let mut found = Vec::new();
+/// What is named, as far as it is there.
+#[derive(Debug, Default)]
+struct Found {
+    items: Vec<AnyResource>,
+    /// Whether it is one that is named.
+    is_single: bool,
+    /// Of each that is not there, that it is not.
+    missing: Vec<Error>,
+}
+
+async fn find(client: &Client, args: &cli::Get) -> Result<Found, Error> {
+    let mut found = Found::default();
     if args.what == "all" {
-        for kind in ["Runtime", "Flow", "Environment", "Run"] {
-            found.extend(client.list(kind).await?);
+        for kind in ALL {
+            found.items.extend(client.list(kind).await?);
         }
-        return Ok((found, false));
+        return Ok(found);
     }
     // get env/a run/b
-    if args.what.contains('/') && !args.names.is_empty() {
-        for typed in std::iter::once(&args.what).chain(&args.names) {
-            let (kind, name) = name::one(typed, None)?;
-            found.push(client.get(kind, &name).await?);
+    let named = if args.what.contains('/') && !args.names.is_empty() {
+        std::iter::once(&args.what).chain(&args.names).map(|typed| name::one(typed, None)).collect::<Result<Vec<_>, _>>()?
+    } else {
+        let (kind, names) = kind_and_names(args)?;
+        if names.is_empty() {
+            found.items = client.list(kind).await?;
+            return Ok(found);
         }
-        return Ok((found, false));
+        names.into_iter().map(|name| (kind, name)).collect()
+    };
+    found.is_single = named.len() == 1;
+    for (kind, name) in named {
+        match client.get(kind, &name).await {
+            Ok(one) => found.items.push(one),
+            Err(e) if e.kind == ErrorKind::NotFound => found.missing.push(e),
+            Err(e) => return Err(e),
+        }
     }
-    let (kind, names) = kind_and_names(args)?;
-    if names.is_empty() {
-        return Ok((client.list(kind).await?, false));
-    }
-    for wanted in &names {
-        found.push(client.get(kind, wanted).await?);
-    }
-    Ok((found, names.len() == 1))
+    Ok(found)
 }
 
 fn kind_and_names(args: &cli::Get) -> Result<(&'static str, Vec<String>), Error> {

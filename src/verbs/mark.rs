@@ -24,7 +24,6 @@ pub enum What {
 /// # Errors
 /// When the command line is wrong or the daemon cannot be had.
 pub async fn run(client: Client, args: cli::Mark, what: What) -> Result<ExitCode, Error> {
-    let selection = args.which.selection()?;
     let is_change = |word: &&String| word.contains('=') || word.ends_with('-');
     let (words, names): (Vec<String>, Vec<String>) = args.words.iter().cloned().partition(|word| is_change(&word));
     let changes = select::changes(&words)?;
@@ -41,6 +40,7 @@ pub async fn run(client: Client, args: cli::Mark, what: What) -> Result<ExitCode
         }
         None if by_selection && names.is_empty() => {
             let kind = name::kind(&args.what)?;
+            let selection = args.which.selection(&[kind])?;
             let found = client.list(kind).await?;
             let meant = found.iter().filter(|one| selection.matches(one) && one.metadata().uid.is_some());
             wanted.extend(meant.map(|one| (kind, one.metadata().name.clone())));

@@ -39,6 +39,20 @@ pub fn one(what: &str, name: Option<&str>) -> Result<(&'static str, String), Err
     Ok((kind, stored(kind, name)?))
 }
 
+/// Kind and name of what a manifest declares.
+///
+/// # Errors
+/// A name is made of its generateName at each apply: it names none that is there.
+pub fn declared(resource: &AnyResource) -> Result<(&'static str, String), Error> {
+    let (kind, metadata) = (resource.kind(), resource.metadata());
+    if metadata.name.is_empty() {
+        let prefix = metadata.generate_name.as_deref().unwrap_or_default();
+        return Err(Error::usage(format!("{}? has a generateName: which one is meant?", shown(kind, prefix)))
+            .hint("what hmz apply -o name printed"));
+    }
+    Ok((kind, metadata.name.clone()))
+}
+
 /// The name of a set in `set team` or `set/team`; a set is no resource.
 pub fn set(what: &str, name: Option<&str>) -> Option<String> {
     match (what.split_once('/'), name) {
@@ -85,6 +99,16 @@ mod tests {
         assert_eq!(said("Environment", "run/a"), Err("'run/a' is a run and not an environment".into()));
         assert_eq!(said("Run", "env/a"), Err("'env/a' is an environment and not a run".into()));
         assert_eq!(said("Run", "pod/a"), Err("'pod' is not a kind".into()));
+    }
+
+    #[test]
+    fn a_manifest_without_a_name_names_none() {
+        let run = |metadata: &str| {
+            let text = format!(r#"{{"apiVersion": "hmz/v1", "kind": "Run", "metadata": {metadata}, "spec": {{"flow": "x"}}}}"#);
+            declared(&serde_json::from_str(&text).unwrap()).map_err(|e| e.message)
+        };
+        assert_eq!(run(r#"{"name": "a"}"#), Ok(("Run", "a".into())));
+        assert_eq!(run(r#"{"generateName": "a-"}"#), Err("run/a-? has a generateName: which one is meant?".into()));
     }
 
     #[test]

@@ -46,7 +46,7 @@ async fn look(client: &Client, args: &Top) -> Result<ExitCode, Error> {
 /// One look at the boxes of what is meant, and the runtimes where those are.
 async fn usage(client: &Client, args: &Top) -> Result<(Vec<EnvironmentUsage>, Vec<Resource<Runtime>>), Error> {
     let kind = if args.what == Of::Environments { Environment::KIND } else { Runtime::KIND };
-    let selection = args.which.selection()?;
+    let selection = args.which.selection(&[kind])?;
     let mut found = Vec::new();
     if args.names.is_empty() {
         found = client.list(kind).await?;

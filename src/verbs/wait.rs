@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use hmz_api::kinds::{RestartPolicy, condition};
 use hmz_api::rest::{SET_KIND, WatchLine};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Condition, ConditionStatus, Error, ErrorKind, Span};
+use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error, ErrorKind, Span};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -104,23 +104,15 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
 async fn wanted(client: &Client, args: &cli::Wait) -> Result<Vec<(&'static str, String)>, Error> {
     let mut wanted = Vec::new();
     for resource in show::manifests(&args.files)? {
-        let metadata = resource.metadata();
-        if metadata.name.is_empty() {
-            let prefix = metadata.generate_name.clone().unwrap_or_default();
-            return Err(Error::usage(format!(
-                "{}? has a generateName: which one is meant?",
-                name::shown(resource.kind(), &prefix)
-            ))
-            .hint("what hmz apply -o name printed"));
-        }
-        wanted.push((resource.kind(), metadata.name.clone()));
+        wanted.push(name::declared(&resource)?);
     }
     let Some(what) = &args.what else { return Ok(wanted) };
     if args.all || args.which.is_said() {
         if what.contains('/') || !args.names.is_empty() {
             return Err(Error::usage("-l, --field-selector and --all are for one kind, without names"));
         }
-        let (kind, selection) = (name::kind(what)?, args.which.selection()?);
+        let kind = name::kind(what)?;
+        let selection = args.which.selection(&[kind])?;
         let found = client.list(kind).await?;
         let meant = found.iter().filter(|one| selection.matches(one) && one.metadata().uid.is_some());
         return Ok(meant.map(|one| (kind, one.metadata().name.clone())).collect());
@@ -166,9 +158,9 @@ async fn until_set(client: &Client, name: &str, wish: &Wish, limit: Span) -> Res
         loop {
             if let Some(set) = client.sets(matches!(wish, Wish::Field { .. })).await?.into_iter().find(|set| set.name == name) {
                 let (is, saw) = match wish {
-                    Wish::Condition { name, status } => match set.conditions.get(name) {
-                        None => (false, "it has no such condition yet".to_owned()),
-                        Some(c) => (c.status == *status, format!("{name} is {:?} ({}{})", c.status, c.reason, tail(c))),
+                    Wish::Condition { name, status } => match called(&set.conditions, name) {
+                        None => (false, none_such(&set.conditions)),
+                        Some(c) => (c.status == *status, format!("{} is {:?} ({}{})", c.kind, c.status, c.reason, tail(c))),
                     },
                     Wish::Field { path, value, .. } => {
                         let document = serde_json::json!({"metadata": {"name": set.name}, "status": set});
@@ -285,13 +277,14 @@ fn look(resource: &AnyResource, wish: &Wish) -> Look {
                 let shown = name::shown(resource.kind(), &resource.metadata().name);
                 return Look::Is(Err(Error::usage(format!("{shown} has no conditions"))));
             };
-            let mut last = "it has no such condition yet".to_owned();
-            if let Some(found) = conditions.get(name) {
-                last = format!("{name} is {:?} ({}{})", found.status, found.reason, tail(found));
+            let mut last = none_such(conditions);
+            let found = called(conditions, name);
+            if let Some(found) = found {
+                last = format!("{} is {:?} ({}{})", found.kind, found.status, found.reason, tail(found));
                 if found.observed_generation < generation {
                     last.push_str(&stale(found.observed_generation, generation));
                 } else if found.status == *status {
-                    return Look::Is(ended(resource, name, found));
+                    return Look::Is(ended(resource, found));
                 }
             }
             never(resource, name, *status).map_or(Look::Not(last), |never| Look::Is(Err(never)))
@@ -321,15 +314,29 @@ fn look(resource: &AnyResource, wish: &Wish) -> Look {
     }
 }
 
+/// The condition of a name, in whatever case it was typed.
+fn called<'a>(conditions: &'a Conditions, name: &str) -> Option<&'a Condition> {
+    conditions.0.iter().find(|condition| condition.kind.eq_ignore_ascii_case(name))
+}
+
+/// That there is none of that name, with those there are.
+fn none_such(conditions: &Conditions) -> String {
+    let all: Vec<&str> = conditions.0.iter().map(|condition| condition.kind.as_str()).collect();
+    match all.as_slice() {
+        [] => "it has no condition yet".into(),
+        all => format!("it has no such condition, but {}", all.join(", ")),
+    }
+}
+
 fn stale(observed: u64, declared: u64) -> String {
     format!(", as seen of generation {observed} while {declared} is declared")
 }
 
 /// A run that is complete is what was waited for, and how it ended is this verb's end too: whoever goes on after it goes on
 /// after a success.
-fn ended(resource: &AnyResource, wanted: &str, found: &Condition) -> Result<(), Error> {
+fn ended(resource: &AnyResource, found: &Condition) -> Result<(), Error> {
     let is_end =
-        matches!(resource, AnyResource::Run(_)) && wanted == condition::COMPLETE && found.status == ConditionStatus::True;
+        matches!(resource, AnyResource::Run(_)) && found.kind == condition::COMPLETE && found.status == ConditionStatus::True;
     match found.reason.as_str() {
         _ if !is_end => Ok(()),
         "Succeeded" | "BudgetExceeded" => Ok(()),
@@ -378,7 +385,7 @@ fn never(resource: &AnyResource, wanted: &str, status: ConditionStatus) -> Optio
         _ => return None,
     };
     let end = run.status.conditions.get(condition::COMPLETE).filter(|c| c.status == ConditionStatus::True)?;
-    (wanted != condition::COMPLETE || status != ConditionStatus::True)
+    (!wanted.eq_ignore_ascii_case(condition::COMPLETE) || status != ConditionStatus::True)
         .then(|| Error::failed(format!("run/{} has ended ({}{})", run.metadata.name, end.reason, tail(end))))
 }
 
@@ -400,6 +407,27 @@ mod tests {
     use hmz_api::Resource;
     use hmz_api::kinds::{Environment, EnvironmentSpec};
     use jiff::Timestamp;
+
+    #[test]
+    fn a_condition_is_meant_in_any_case_and_a_slip_is_met_with_those_there_are() {
+        let text = r#"{"apiVersion": "hmz/v1", "kind": "Run", "metadata": {"name": "r", "generation": 1}, "spec": {"flow": "boxed"},
+            "status": {"conditions": [
+                {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 1,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Complete", "status": "True", "reason": "Failed", "message": "no", "observedGeneration": 1,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}"#;
+        let run: AnyResource = serde_json::from_str(text).unwrap();
+        let seen = |text: &str| match look(&run, &wish(text).unwrap()) {
+            Look::Is(Ok(())) => "met".to_owned(),
+            Look::Is(Err(e)) => e.message,
+            Look::Not(saw) => saw,
+        };
+        assert_eq!(seen("condition=accepted"), "met");
+        assert_eq!(seen("condition=COMPLETE"), "run/r has ended (Failed: no)");
+        let AnyResource::Run(run) = &run else { unreachable!() };
+        assert_eq!(none_such(&run.status.conditions), "it has no such condition, but Accepted, Complete");
+        assert_eq!(none_such(&Conditions::default()), "it has no condition yet");
+    }
 
     #[test]
     fn a_field_of_a_box_that_is_on_its_way_out_does_not_count() {

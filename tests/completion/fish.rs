@@ -17,7 +17,7 @@ fn fish_offers_kinds_flags_and_the_names_a_daemon_has() {
     assert_eq!(fish("hmz backup --ov"), ["--overwrite"]);
     assert_eq!(fish("hmz get envs m"), ["mine"]);
     assert_eq!(fish("hmz delete env/"), ["env/mine"]);
-    drop(home.hmz(["label", "env/mine", "hmz/set=own"]).run().ok());
+    drop(home.hmz(["apply", "-f", "all.yaml", "--set", "own"]).cwd(project.dir()).run());
     assert_eq!(fish("hmz describe set/"), ["set/own"]);
     assert_eq!(fish("hmz get sets o"), ["own"]);
     assert_eq!(fish("hmz get runtimes docker:g"), ["docker:gpubox"]);
