@@ -13,6 +13,6 @@ mod plan;
 mod rehearsal;
 
 pub use apply::{Applier, apply, refusals};
-pub use decide::{Asked, Decision, How, decide, spec};
+pub use decide::{ANEW, Asked, Decision, How, decide, spec};
 pub use edit::edit;
 pub use plan::plan;

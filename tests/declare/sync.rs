@@ -223,10 +223,15 @@ fn a_set_follows_its_repository() {
         .says("--sync-adopt");
     let controller = follower.controller(&format!("--sync {origin} --sync-interval 1s --sync-allow-empty"));
     follower.synced(&empty);
+    // as the page says it: not what was declared before, but this commit
+    drop(place.home.hmz(["wait", &format!("--for=jsonpath={{.status.revision}}={empty}"), "set/fleet"]).run().ok());
     eventually("the box is gone", LIMIT, || (place.environments() == "env/own").then_some(()));
     drop(place.hmz("delete env/own").ok());
+    assert_eq!(place.hmz("get sets -o name").ok().out(), "set/fleet\n");
     controller.signal(Signal::TERM);
     drop(controller.wait().ok());
+    // nothing is in it, and nothing keeps it
+    assert_eq!(place.hmz("get sets -o name").ok().out(), "");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use hmz_api::{AnyResource, Error, ErrorKind, Metadata, RuntimeRef, name};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// What somebody who applies by hand may do of a run that has started.
+pub const ANEW: &str = "or have it ended and begun anew with hmz apply --replace";
 /// Labels and annotations that begin so are ours: no manifest sets them.
 pub(super) const OURS: &str = "hmz/";
 
@@ -146,8 +148,8 @@ pub fn decide(current: Option<&AnyResource>, asked: &Asked, how: &How<'_>) -> Re
         }
         return Err(Error::refused("it has started, so what it does cannot be changed")
             .hint(format!("delete it first: hmz delete {shown}"))
-            .hint("or have it ended and begun anew with hmz apply --replace")
-            .hint("or give the new one a name of its own with metadata.generateName"));
+            .hint(ANEW)
+            .hint("or give the new one a name of its own"));
     }
     let seen = |resource: &AnyResource| {
         let mut seen = resource.clone();

@@ -3,9 +3,9 @@
 
 use super::apply::Applier;
 use super::decide::{OURS, may_become, spec};
-use hmz_api::kinds::{RuntimeSource, label};
+use hmz_api::kinds::label;
 use hmz_api::rest::{Applied, Edit};
-use hmz_api::{AnyResource, Error, ErrorKind, Runtime};
+use hmz_api::{AnyResource, Error, ErrorKind};
 use hmz_store::{Store, StoreError};
 use std::collections::BTreeMap;
 
@@ -67,10 +67,6 @@ fn edited(current: &AnyResource, edit: &Edit) -> Result<AnyResource, Error> {
     }
     change("label", &mut next.metadata_mut().labels, &edit.labels, edit.overwrite)?;
     change("annotation", &mut next.metadata_mut().annotations, &edit.annotations, edit.overwrite)?;
-    let is_settings = |r: &hmz_api::Resource<Runtime>| r.status.source == RuntimeSource::Settings;
-    if matches!(&next, AnyResource::Runtime(r) if is_settings(r)) && next.metadata().labels.contains_key(label::SET) {
-        return Err(Error::refused("settings.yaml declares it, and owns what it names"));
-    }
     Ok(next)
 }
 
@@ -81,8 +77,15 @@ fn change(
     overwrite: bool,
 ) -> Result<(), Error> {
     for (key, value) in changes {
-        if key.starts_with(OURS) && key != label::SET {
-            return Err(Error::refused(format!("the {what} '{key}' is hmz's own")));
+        // of ours, that it is in a set is all that may be taken away
+        if key.starts_with(OURS) && (key != label::SET || value.is_some()) {
+            let refused = Error::refused(format!("the {what} '{key}' is hmz's own"));
+            return Err(if key == label::SET {
+                let how = "a set has as members what is applied as such: hmz apply -f FILE --set NAME";
+                refused.hint(how).hint(format!("to take it out of a set: hmz label KIND/NAME {key}-"))
+            } else {
+                refused
+            });
         }
         match (map.get(key), value) {
             (Some(old), Some(value)) if old != value && !overwrite => {
@@ -97,4 +100,28 @@ fn change(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_left_by_hand_and_joined_by_an_apply() {
+        let text = r#"{"apiVersion": "hmz/v1", "kind": "Environment", "metadata": {"name": "a", "labels": {"hmz/set": "one"}},
+            "spec": {"runtime": "docker:here"}}"#;
+        let current: AnyResource = serde_json::from_str(text).unwrap();
+        let labelled = |key: &str, value: Option<&str>| {
+            let labels = BTreeMap::from([(key.to_owned(), value.map(str::to_owned))]);
+            edited(&current, &Edit { labels, overwrite: true, ..Edit::default() })
+        };
+        for set in ["other", "one", "No Such"] {
+            let refused = labelled("hmz/set", Some(set)).unwrap_err();
+            assert_eq!((refused.kind, refused.message.as_str()), (ErrorKind::Refused, "the label 'hmz/set' is hmz's own"));
+            assert!(refused.hints[0].contains("hmz apply -f FILE --set NAME"), "{:?}", refused.hints);
+        }
+        assert!(labelled("hmz/set", None).unwrap().metadata().labels.is_empty());
+        assert!(labelled("hmz/other", None).is_err());
+        assert_eq!(labelled("team", Some("red")).unwrap().metadata().labels.len(), 2);
+    }
 }

@@ -89,6 +89,7 @@ pub async fn serve(config: Config, tell: impl FnOnce(State)) -> Result<(), Error
     let recorded = events.record(store.clone());
     let records = Records::of(store.clone());
     records.adopt_files(&paths.state).await?;
+    records.forget_given_up(config.sync.as_ref().map(|sync| sync.set.as_str())).await?;
     let keeper = match config.sync.clone() {
         Some(sync) => Some(Keeper::new(sync, &paths, &store, &events, &callers, world.clock.clone()).await?),
         None => None,

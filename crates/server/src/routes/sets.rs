@@ -17,7 +17,7 @@ pub(crate) struct Asked {
     ready: bool,
 }
 
-/// Those that are or were kept in step, and those that were applied by hand, by name.
+/// Those that are kept in step, or were and have members still, and those that were applied by hand, by name.
 pub(crate) async fn sets(State(api): State<Api>, Query(asked): Query<Asked>) -> Result<Json<Vec<SetState>>, Failure> {
     let mut members = api.store.sets().await.map_err(Error::from)?;
     let mut sets = api.records.all().await?;
@@ -30,6 +30,8 @@ pub(crate) async fn sets(State(api): State<Api>, Query(asked): Query<Asked>) -> 
             set.conditions.set(SYNCED, ConditionStatus::Unknown, "NotRunning", message, 0, now);
         }
     }
+    // one that nothing is in and nothing keeps was given up
+    sets.retain(|set| set.active || set.members > 0);
     sets.extend(members.into_iter().map(|(name, members)| SetState { name, members, ..SetState::default() }));
     sets.sort_by(|a, b| a.name.cmp(&b.name));
     if asked.ready {

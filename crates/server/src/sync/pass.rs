@@ -91,7 +91,9 @@ fn failed(e: &Error) -> Outcome {
 }
 
 fn line(kind: &str, name: &str, e: &Error) -> String {
-    let hints: String = e.hints.iter().map(|hint| format!("\n    {hint}")).collect();
+    // nobody applies this by hand: what is deleted is made again as it is declared
+    let hints = e.hints.iter().filter(|hint| *hint != declare::ANEW);
+    let hints: String = hints.map(|hint| format!("\n    {hint}")).collect();
     format!("{}: {}{hints}", shown(kind, name), e.message)
 }
 
@@ -99,4 +101,15 @@ fn line(kind: &str, name: &str, e: &Error) -> String {
 fn shown(kind: &str, name: &str) -> String {
     let word = if kind == "Environment" { "env".to_owned() } else { kind.to_ascii_lowercase() };
     format!("{word}/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_done_of_a_set_that_is_kept_is_no_advice() {
+        let refused = Error::refused("it has started").hint("delete it first: hmz delete run/r").hint(declare::ANEW);
+        assert_eq!(line("Run", "r", &refused), "run/r: it has started\n    delete it first: hmz delete run/r");
+    }
 }

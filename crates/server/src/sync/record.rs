@@ -70,6 +70,23 @@ impl Records {
         Ok(notes.iter().filter(|(name, _)| name.ends_with("/state")).filter_map(|(_, text)| read(text)).collect())
     }
 
+    /// Lets go what is known of each set that has no members and is not `kept` any more.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub async fn forget_given_up(&self, kept: Option<&str>) -> Result<(), Error> {
+        let members = self.store.sets().await?;
+        let is_given_up = |name: &String| {
+            let set = name.strip_prefix(NOTES).and_then(|name| name.split('/').next()).unwrap_or_default();
+            Some(set) != kept && !members.contains_key(set)
+        };
+        let notes: Vec<_> = self.store.notes(NOTES).await?.into_keys().filter(is_given_up).map(|name| (name, None)).collect();
+        if notes.is_empty() {
+            return Ok(());
+        }
+        Ok(self.store.put_notes(notes, false).await?)
+    }
+
     /// What is known of a set.
     ///
     /// # Errors
