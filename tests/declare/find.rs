@@ -28,6 +28,22 @@ fn what_is_found_is_what_was_asked_for_in_the_form_that_was_asked_for() {
     let _ = place.hmz("get envs -o yml").expect_code(2).says("custom-columns=…");
     let _ = place.hmz("get envs -l a=b=c").expect_code(2).says("-l 'a=b=c'");
     let _ = place.hmz("get envs --field-selector x").expect_code(2);
+    // a slip selects nothing, and deletes nothing
+    let slip = "Environment.metadata has no field 'nmae'; did you mean 'name'?";
+    let _ = place.hmz("delete envs --field-selector metadata.nmae!=zzz").expect_code(2).says(slip);
+    let _ = place.hmz("get envs --sort-by .nope").expect_code(2).says("--sort-by: Environment has no field 'nope'");
+    let _ = place.hmz("delete envs -l team>1").expect_code(2).says("-l 'team>1'");
+    assert_eq!(names(""), "env/a env/b env/c ");
+    // what is there of what is named, and what is not
+    let some = place.hmz("get env/a run/absent -o name").expect_code(1);
+    assert_eq!((some.out().as_str(), some.err().as_str()), ("env/a\n", "hmz get: error: there is no run 'absent'\n"));
+    let none = place.hmz("get runs -o yaml").ok().out();
+    assert!(none.contains("kind: List\n") && none.contains("items: []\n"), "{none}");
+    // a name that is made at each apply names none that is there
+    place.project.write("gen.yaml", "apiVersion: hmz/v1\nkind: Run\nmetadata: {generateName: g-}\nspec: {flow: boxed}\n");
+    let _ = place.hmz("delete -f gen.yaml").expect_code(2).says("run/g-? has a generateName: which one is meant?");
+    // by hand a set is left, and not joined
+    let _ = place.hmz("label env/a hmz/set=web --overwrite").expect_code(2).says("hmz apply -f FILE --set NAME");
     let _ = place.hmz("get envs -w -o jsonpath={.a}").expect_code(2).says("a watch is printed as it comes");
     assert_eq!(place.hmz("label envs -l team=red team-").ok().out(), "env/a labelled\nenv/b labelled\n");
     assert_eq!(names("-l team"), "");
