@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use support::document::shell_blocks;
 use support::home::TestHome;
 use support::project::Project;
+use support::terminal::Terminal;
 use support::{LIMIT, eventually, processes};
 
 fn place() -> (TestHome, Project) {
@@ -38,6 +39,17 @@ fn declared(project: &Project, name: &str) -> String {
 
 fn store(home: &TestHome) -> std::path::PathBuf {
     home.hmz_home().join("state/store.db")
+}
+
+#[test]
+fn what_is_no_text_is_not_written_to_a_terminal() {
+    let (home, project) = place();
+    for words in [&["backup", "-"][..], &["debug", "bundle", "-o", "-"]] {
+        let mut terminal = Terminal::start(home.hmz(words).cwd(project.dir()), 24, 120);
+        terminal.wait_for("standard output is a terminal");
+        assert_eq!(terminal.wait(), 2);
+    }
+    assert!(!project.file("-").exists());
 }
 
 #[test]
