@@ -44,12 +44,16 @@ enum Next {
 /// Drives one environment as far as it goes now.
 pub async fn reconcile(world: &World, name: &str) -> Result<Action, ReconcileError> {
     let (mut known, mut asked) = (None, Vec::new());
-    let (mut steps, mut first) = (0, true);
+    let (mut steps, mut first, mut generation) = (0, true, None);
     while steps < STEPS {
         steps += 1;
         let Some(mut env) = world.store.get::<Environment>(name).await? else { return Ok(Action::gone()) };
         if std::mem::take(&mut first) {
             trace::note(&env.metadata);
+        }
+        // what was said to another declaration says nothing of this one
+        if generation.replace(env.metadata.generation) != Some(env.metadata.generation) {
+            asked.clear();
         }
         let mut seen = look::look(world, &env, known.take()).await?;
         seen.asked.clone_from(&asked);

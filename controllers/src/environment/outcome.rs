@@ -151,6 +151,16 @@ pub fn admission_failed(env: &mut Resource<Environment>, error: &DriverError, no
     not_held(env, status, reason, &error.to_string(), now);
 }
 
+/// Its runtime is another daemon now, on which neither its share nor its image is.
+pub fn elsewhere(env: &mut Resource<Environment>, now: Timestamp) {
+    for kind in [SCHEDULED, IMAGE_READY] {
+        if env.status.conditions.is_true(kind) {
+            set(env, kind, False, "Pending", "", now);
+        }
+    }
+    env.status.share = None;
+}
+
 /// How far the pull is.
 pub fn pulling(env: &mut Resource<Environment>, progress: &str, now: Timestamp) {
     set(env, IMAGE_READY, False, "Pulling", progress, now);

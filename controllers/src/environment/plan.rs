@@ -427,6 +427,9 @@ fn bring_up(env: &mut Resource<Environment>, seen: &Observed) -> Step {
     env.status.lease_seconds = (owned && runtime.container.is_none()).then_some(lease);
     // nothing but a hold, which ages out, can be at the address it had before
     if let Some(endpoint) = known_endpoint(runtime, seen.local_endpoint.as_deref()) {
+        if env.status.endpoint.as_ref().is_some_and(|before| *before != endpoint) {
+            outcome::elsewhere(env, seen.now);
+        }
         env.status.endpoint = Some(endpoint);
     }
     let target = target_of(env, Some(runtime));
