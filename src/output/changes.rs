@@ -191,6 +191,7 @@ mod tests {
             image: "node:22".into(),
             share: Share { cpus: "2".parse().ok(), ..Share::default() },
             runtime: "docker:a".parse().unwrap(),
+            pulls: false,
             told: None,
         };
         let remove = Effect::Remove { container: "humanize-a-box-1".into(), runtime: "docker:a".parse().unwrap() };

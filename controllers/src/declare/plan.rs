@@ -8,13 +8,13 @@ use crate::world::World;
 use async_trait::async_trait;
 use hmz_api::condition::ConditionStatus::Unknown;
 use hmz_api::kinds::annotation::LAST_APPLIED;
-use hmz_api::kinds::condition;
+use hmz_api::kinds::{PassedFor, condition};
 use hmz_api::launch::CallerContext;
 use hmz_api::rest::{Affected, Applied, ApplyRequest, ApplyResult, Effect, Planned};
 use hmz_api::verdict::{self, Verdict};
-use hmz_api::{AnyResource, Condition, Error, Metadata};
+use hmz_api::{AnyResource, Error, Metadata};
 use hmz_store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 use uuid::Uuid;
@@ -41,13 +41,16 @@ async fn rehearsed(world: &World, request: &ApplyRequest) -> Result<Vec<Planned>
     }
     rehearsal.settle(&touched).await?;
     let others = rehearsal.settle_others(&touched).await?;
-    let mut unsure = rehearsal.doubts(&touched).await?;
+    let mut unsure = rehearsal.doubts(&touched, &others, &before).await?;
+    let is_other: BTreeSet<Key> = others.iter().map(|(who, _)| who.clone()).collect();
     let mut affected = affected(&rehearsal, others, &before, &mut unsure).await?;
     let (mut planned, mut generated) = (Vec::with_capacity(results.len()), Vec::new());
     for (nth, result) in results.into_iter().enumerate() {
         let key = (result.kind.clone(), result.name.clone());
         let after = rehearsal.store().get_any(&key.0, &key.1).await?;
-        let mut effects = if is_change(&result) { rehearsal.effects(&key) } else { Vec::new() };
+        // one that was to be made anew and does not go has been ended as far as it could be
+        let is_told = is_change(&result) || (result.outcome.is_err() && !is_other.contains(&key));
+        let mut effects = if is_told { rehearsal.effects(&key) } else { Vec::new() };
         let outcome = match (result.outcome, after.as_ref().and_then(verdict::of)) {
             (Ok(Applied::Unchanged), _) => Ok(Applied::Unchanged),
             (Ok(applied @ (Applied::Created | Applied::Configured | Applied::Replaced)), Some(Verdict::Refused(error))) => {
@@ -144,8 +147,13 @@ async fn affected(
 /// alone knows.
 fn tried_again(after: Option<&AnyResource>) -> Option<Effect> {
     let Some(AnyResource::Environment(environment)) = after else { return None };
-    let was_refused = |condition: &&Condition| [outcome::RELEASED, outcome::PASSED_OVER].contains(&condition.reason.as_str());
-    let _ = environment.status.conditions.get(condition::SCHEDULED).filter(was_refused)?;
+    let scheduled = environment.status.conditions.get(condition::SCHEDULED);
+    let was_refused = scheduled.is_some_and(|c| [outcome::RELEASED, outcome::PASSED_OVER].contains(&c.reason.as_str()));
+    // or by each daemon of its list, which says so in one sentence
+    let stands = !environment.is_refused() && environment.status.passed_over.iter().any(|p| p.reason == PassedFor::Refused);
+    if !was_refused && !stands {
+        return None;
+    }
     let minutes = REFUSED_RETRY_MAX.as_secs() / 60;
     Some(Effect::Unsure { why: format!("what was refused of it is asked for again within {minutes} minutes") })
 }

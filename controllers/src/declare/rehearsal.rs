@@ -17,7 +17,7 @@ use driver::Onlooker;
 use hmz_api::kinds::condition::{FELL_BACK, SCHEDULED};
 use hmz_api::kinds::{Environment, Run, Runtime};
 use hmz_api::rest::Effect;
-use hmz_api::{AnyResource, Backend, Error, Kind, Resource};
+use hmz_api::{AnyResource, Backend, ConditionStatus, Error, Kind, Resource};
 use hmz_drivers::Target;
 use hmz_store::Store;
 use others::{Causes, Concerned};
@@ -224,8 +224,8 @@ impl Rehearsal {
         let own = uids.flat_map(|uid| noted.of.get(uid).into_iter().flatten().map(move |(nth, effect)| (*nth, uid, effect)));
         let own: BTreeMap<usize, (&Uuid, &Effect)> = own.map(|(nth, uid, effect)| (nth, (uid, effect))).collect();
         let told = own.into_values().map(|(uid, effect)| match effect.clone() {
-            Effect::Start { role, image, share, runtime, .. } => {
-                Effect::Start { role, image, share, runtime, told: told.get(uid).cloned() }
+            Effect::Start { role, image, share, runtime, pulls, .. } => {
+                Effect::Start { role, image, share, runtime, pulls, told: told.get(uid).cloned() }
             }
             other => other,
         });
@@ -243,10 +243,13 @@ impl Rehearsal {
                 if let Some(owner) = owner_run(environment) {
                     key = (owner.kind.clone(), owner.name.clone());
                 }
-                let scheduled = environment.status.conditions.get(SCHEDULED).filter(|c| c.reason == FELL_BACK);
-                if let Some(scheduled) = scheduled {
-                    let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-                    told.insert(uid, scheduled.message.clone());
+                let scheduled = environment.status.conditions.get(SCHEDULED).filter(|c| c.status == ConditionStatus::True);
+                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                // that it fell back before says nothing of where it is now
+                match scheduled {
+                    Some(scheduled) if scheduled.reason == FELL_BACK => drop(told.insert(uid, scheduled.message.clone())),
+                    Some(_) => drop(told.remove(&uid)),
+                    None => {}
                 }
             }
             AnyResource::Run(run) => {

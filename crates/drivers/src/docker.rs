@@ -271,6 +271,14 @@ impl Driver for DockerDriver {
         admission::renew(&self.session(target).await?, keys).await
     }
 
+    async fn has_image(&self, target: &Target, image: &str) -> Result<Option<bool>, DriverError> {
+        let session = self.session(target).await?;
+        match &target.spec.container {
+            Some(_) => session.facts().await.map(|_| Some(true)), // it has its own
+            None => image::labels_if_there(&session, image).await.map(|found| Some(found.is_some())),
+        }
+    }
+
     async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError> {
         if target.spec.container.is_some() {
             return Ok(()); // it has its own

@@ -92,6 +92,12 @@ pub trait Driver: Send + Sync + 'static {
     /// Makes the holds young again; one that aged out meanwhile is an error (`Transient`), and admission starts over.
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError>;
 
+    /// Whether the image is on the daemon already, so that it is not pulled. `None`: that is not told before.
+    async fn has_image(&self, target: &Target, image: &str) -> Result<Option<bool>, DriverError> {
+        let _ = image;
+        self.probe(target).await.map(|_| None)
+    }
+
     /// Has the image on the daemon, pulling it when it is not there. Long; cancelled by dropping it.
     async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError>;
 

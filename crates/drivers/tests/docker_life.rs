@@ -233,6 +233,8 @@ async fn an_image_that_is_nowhere_is_refused_in_dockers_words() {
     driver.ensure_image(&c.target, IMAGE, sink.clone()).await.unwrap();
     assert!(said.lock().unwrap().is_empty(), "what is there is not pulled");
     let image = "127.0.0.1:1/hmz-test/nowhere:1";
+    let has = async |image| driver.has_image(&c.target, image).await.unwrap();
+    assert_eq!([has(IMAGE).await, has(image).await], [Some(true), Some(false)]);
     let pulled = Command::new("docker").args(["pull", image]).output().unwrap();
     let words = String::from_utf8(pulled.stderr).unwrap();
     let words = words.trim().strip_prefix("Error response from daemon: ").unwrap().to_owned();

@@ -21,6 +21,8 @@ struct Kept {
     away: BTreeMap<Daemon, String>,
     facts: ByTarget<Facts>,
     boxes: ByTarget<Vec<ObservedBox>>,
+    /// By their images.
+    images: BTreeMap<String, ByTarget<Option<bool>>>,
     /// Without GPUs, and with them; none where each question is answered by itself.
     scales: [ByTarget<Option<Box<dyn Scales>>>; 2],
 }
@@ -96,6 +98,17 @@ impl Answers {
         }
         let boxes = self.ask(target, self.inner.list(target)).await?;
         Ok(self.kept().boxes.keep(target, boxes))
+    }
+
+    /// As [`Driver::has_image`].
+    pub async fn has_image(&self, target: &Target, image: &str) -> Result<Option<bool>, DriverError> {
+        let known = self.kept().images.get(image).and_then(|of_image| of_image.get(target));
+        if let Some(is_there) = known {
+            return Ok(*is_there);
+        }
+        let is_there = self.ask(target, self.inner.has_image(target, image)).await?;
+        self.kept().images.entry(image.to_owned()).or_default().keep(target, is_there);
+        Ok(is_there)
     }
 
     /// As [`Driver::weigh`].

@@ -18,12 +18,22 @@ use uuid::Uuid;
 const NAMED: usize = 8;
 
 impl Rehearsal {
-    /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied.
+    /// What cannot be told of these since it is chance, by whom it concerns; `touched` are those that were applied, `others` those
+    /// that this concerns, each with the one of `touched` that it is for, and `before` is what was there.
     ///
     /// # Errors
     /// The copy cannot be read.
-    pub async fn doubts(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
-        let mut unsure = self.going(touched).await?;
+    pub async fn doubts(
+        &self,
+        touched: &[Key],
+        others: &[(Key, Key)],
+        before: &BTreeMap<Key, AnyResource>,
+    ) -> Result<BTreeMap<Key, Effect>, Error> {
+        let mut unsure = self.going(touched, others).await?;
+        unsure.extend(self.coming(touched, before).await?);
+        let is_used = |key: &Key| [Runtime::KIND, Flow::KIND].contains(&key.0.as_str());
+        // who waited for a runtime or a flow asks when that is applied, and who waited for room when it is given back
+        let at_once = |who: &Key| touched.contains(who) || others.iter().any(|(other, cause)| other == who && is_used(cause));
         for onlooker in self.onlookers.values() {
             let doubts = of_daemons(onlooker).await;
             let mut rivals: BTreeMap<BTreeSet<Uuid>, (BTreeSet<Key>, usize)> = BTreeMap::new();
@@ -50,7 +60,7 @@ impl Rehearsal {
                         }
                     }
                     What::Before if matches!(now.as_ref().and_then(verdict::of), Some(Verdict::Waits(_))) => {}
-                    What::After if !touched.contains(&who) || !self.asks_once(now.as_ref()).await? => {}
+                    What::After if !at_once(&who) || !self.asks_once(now.as_ref()).await? => {}
                     What::Before | What::After => {
                         let why = format!("{at} is about to give room back, and it may ask before that or after");
                         unsure.insert(who, Effect::Unsure { why });
@@ -81,8 +91,38 @@ impl Rehearsal {
         Ok(false)
     }
 
-    /// Whom it concerns that a runtime or a flow goes with the apply that has them use it.
-    async fn going(&self, touched: &[Key]) -> Result<BTreeMap<Key, Effect>, Error> {
+    /// Whom it concerns that they go with the apply that brings the runtime they wait for: they may be taken in between.
+    async fn coming(&self, touched: &[Key], before: &BTreeMap<Key, AnyResource>) -> Result<BTreeMap<Key, Effect>, Error> {
+        let (mut unsure, mut coming) = (BTreeMap::new(), Vec::new());
+        for key in touched.iter().filter(|key| key.0 == Runtime::KIND) {
+            if self.store().get_any(&key.0, &key.1).await?.is_some_and(|one| !one.metadata().is_deleting()) {
+                coming.push(key.clone());
+            }
+        }
+        if coming.is_empty() {
+            return Ok(unsure);
+        }
+        let leads = others::leading_to(self.store(), &coming).await?;
+        for key in touched {
+            let is_there = self.store().get_any(&key.0, &key.1).await?.is_some_and(|one| !one.metadata().is_deleting());
+            let waited =
+                before.get(key).filter(|one| !matches!(verdict::of(one), Some(Verdict::Taken)) && !verdict::is_final(one));
+            if let (false, Some(used)) = (is_there, named(waited).iter().find_map(|name| leads.get(name))) {
+                let why = format!("{} comes with the same apply, and it may begin before it goes", used.1);
+                unsure.insert(key.clone(), Effect::Unsure { why });
+            }
+        }
+        Ok(unsure)
+    }
+
+    /// Whether room is given back anywhere.
+    fn gives_back(&self) -> bool {
+        self.onlookers.values().any(|onlooker| !onlooker.would().gone.is_empty())
+    }
+
+    /// Whom it concerns that a runtime or a flow goes with the apply that has them use it, or that gives back the room that they
+    /// wait for there.
+    async fn going(&self, touched: &[Key], others: &[(Key, Key)]) -> Result<BTreeMap<Key, Effect>, Error> {
         let (mut unsure, mut going) = (BTreeMap::new(), Vec::new());
         for key in touched.iter().filter(|key| [Runtime::KIND, Flow::KIND].contains(&key.0.as_str())) {
             let there = self.store().get_any(&key.0, &key.1).await?;
@@ -95,11 +135,15 @@ impl Rehearsal {
         }
         let (runtimes, flows): (Vec<Key>, Vec<Key>) = going.into_iter().partition(|key| key.0 == Runtime::KIND);
         let leads = others::leading_to(self.store(), &runtimes).await?;
-        for key in touched {
+        for key in touched.iter().chain(others.iter().map(|(who, _)| who)) {
             let one = self.store().get_any(&key.0, &key.1).await?.filter(|one| !one.metadata().is_deleting());
             let runtime = named(one.as_ref()).iter().find_map(|name| leads.get(name));
             let flow = || flows.iter().find(|flow| matches!(&one, Some(AnyResource::Run(run)) if run.spec.flow == flow.1));
             let Some(used) = runtime.or_else(flow) else { continue };
+            // one that is not applied has looked before, and does so again when there is room
+            if !touched.contains(key) && !self.gives_back() {
+                continue;
+            }
             let is_refused = matches!(one.as_ref().and_then(verdict::of), Some(Verdict::Refused(_)));
             if is_refused || !self.effects(key).is_empty() {
                 let why = |it: &str| format!("{} goes with the same apply, and {it} may look before that or after", used.1);
@@ -184,10 +228,13 @@ async fn about(onlooker: &Onlooker, asked: &Asked) -> Option<What> {
         let others = onlooker.would().promised_but(&asked.target, &own);
         return is_short(onlooker, asked, &others, &mine).await?.then_some(What::After);
     }
-    if !asked.is_short {
-        return None;
-    }
     let holders = onlooker.would().holders_but(&asked.target, &own);
+    if !asked.is_short {
+        // it had room there, and came to nothing elsewhere: it would not have come so far if others had asked before
+        let others = onlooker.would().promised_but(&asked.target, &own);
+        let is_contended = !others.is_empty() && is_short(onlooker, asked, &others, &gone).await?;
+        return is_contended.then_some(What::Contended(holders));
+    }
     if holders.is_empty() && gone.is_empty() {
         return None;
     }

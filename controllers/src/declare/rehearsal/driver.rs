@@ -34,6 +34,8 @@ pub(super) struct Would {
     started: Vec<(Target, ObservedBox)>,
     /// Boxes and holds that are there and would be gone.
     pub gone: Vec<(Target, BoxKey)>,
+    /// Images that would be pulled, with where.
+    pulled: Vec<(Target, String)>,
     /// What was asked for, and what each daemon would say to it at the last.
     pub asked: Vec<Asked>,
 }
@@ -88,6 +90,12 @@ pub(super) fn is_same_place(a: &Target, b: &Target) -> bool {
     a.runtime == b.runtime && is_same_daemon(a, b)
 }
 
+/// The share that one would have where nobody can say whether it is there. GPUs that are not known by their ids are as many.
+fn hoped(want: &Want) -> Share {
+    let gpus = want.gpus.unwrap_or(0).min(1024) as usize;
+    Share { cpus: want.cpus, memory: want.memory, gpus: vec!["?".to_owned(); gpus] }
+}
+
 impl Onlooker {
     pub fn would(&self) -> MutexGuard<'_, Would> {
         self.would.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,10 +134,13 @@ impl Driver for Onlooker {
                     let why = format!("whether {} has room is known only when it is asked for it", target.runtime.at());
                     self.log.note(want.run.unwrap_or(want.key.uid), Effect::Unsure { why });
                 }
-                let share = |w: &Want| Share { cpus: w.cpus, memory: w.memory, gpus: Vec::new() };
-                Admitted::Held(wants.iter().map(share).collect())
+                Admitted::Held(wants.iter().map(hoped).collect())
             }
         };
+        // who works in a container that runs already holds nothing of its daemon
+        if target.spec.container.is_some() {
+            return Ok(admitted);
+        }
         let mut would = self.would();
         for want in wants {
             would.held.retain(|(_, p)| !is_same_box(&p.key, &want.key));
@@ -160,17 +171,24 @@ impl Driver for Onlooker {
     }
 
     // one whose share is held already may be on a daemon that does not answer any more
-    async fn ensure_image(&self, target: &Target, _: &str, _: ProgressSink) -> Result<(), DriverError> {
-        self.answers.probe(target).await.map(drop)
+    async fn ensure_image(&self, target: &Target, image: &str, _: ProgressSink) -> Result<(), DriverError> {
+        if self.answers.has_image(target, image).await? == Some(false) {
+            self.would().pulled.push((target.clone(), image.to_owned()));
+        }
+        Ok(())
     }
 
     async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
         let _ = self.answers.probe(target).await?;
+        // who works in a container that runs already is given none of its daemon
+        let share = if target.spec.container.is_some() { Share::default() } else { spec.share.clone() };
+        let pulls = self.would().pulled.iter().any(|(at, image)| is_same_daemon(at, target) && *image == spec.image);
         let effect = Effect::Start {
             role: spec.key.role.clone(),
             image: spec.image.clone(),
-            share: spec.share.clone(),
+            share: share.clone(),
             runtime: target.runtime.clone(),
+            pulls,
             told: None,
         };
         self.log.note(spec.key.uid, effect);
@@ -185,7 +203,7 @@ impl Driver for Onlooker {
                 provider: target.runtime.provider().to_owned(),
                 host: String::new(),
                 role: spec.key.role.clone(),
-                share: spec.share.clone(),
+                share,
             },
             state: BoxState::Running(NO_PID),
             created: None,

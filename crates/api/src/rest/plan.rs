@@ -61,6 +61,9 @@ pub enum Effect {
         share: Share,
         /// Where.
         runtime: RuntimeRef,
+        /// Whether its image is not there yet: whether it is to be had is known when it is pulled.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pulls: bool,
         /// Why not on the runtime that was named, when it is on another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<String>,
@@ -96,14 +99,17 @@ pub enum Effect {
     },
 }
 
+/// What begins the image of an environment in a container that runs already: nothing is started for it.
+const RUNS_ALREADY: &str = "container:";
+
 impl Effect {
     /// The same with `to` where it named `from`: who is not made yet has no name that could be told.
     #[must_use]
     pub fn naming(self, from: &str, to: &str) -> Self {
         let put = |text: String| text.replace(from, to);
         match self {
-            Self::Start { role, image, share, runtime, told } => {
-                Self::Start { role: put(role), image, share, runtime, told: told.map(put) }
+            Self::Start { role, image, share, runtime, pulls, told } => {
+                Self::Start { role: put(role), image, share, runtime, pulls, told: told.map(put) }
             }
             Self::Wait { why } => Self::Wait { why: put(why) },
             Self::Refuse { why } => Self::Refuse { why: put(why) },
@@ -115,11 +121,15 @@ impl Effect {
     /// As a person reads it: `would start container 'box' of node:22, 2 CPUs, on docker:gpubox`.
     pub fn words(&self) -> String {
         match self {
-            Self::Start { role, image, share, runtime, told } => {
+            Self::Start { role, image, share, runtime, pulls, told } => {
+                let told = told.as_ref().map(|told| format!(" ({told})")).unwrap_or_default();
+                if let Some(container) = image.strip_prefix(RUNS_ALREADY) {
+                    return format!("would have '{role}' work in container {container} on {runtime}{told}");
+                }
                 let share = share_in_words(share);
                 let share = if share.is_empty() { share } else { format!(", {share},") };
-                let told = told.as_ref().map(|told| format!(" ({told})")).unwrap_or_default();
-                format!("would start container '{role}' of {image}{share} on {runtime}{told}")
+                let pulls = if *pulls { " (to be pulled)" } else { "" };
+                format!("would start container '{role}' of {image}{pulls}{share} on {runtime}{told}")
             }
             Self::Remove { container, runtime } => format!("would remove container {container} from {runtime}"),
             Self::Begin { flow } => format!("would run flow '{flow}'"),
@@ -156,13 +166,22 @@ mod tests {
             image: "node:22".into(),
             share,
             runtime: "docker:gpubox".parse().unwrap(),
+            pulls: false,
             told: told.map(str::to_owned),
+        };
+        let of = |text: &str, pulled: bool| match start(share(None), None) {
+            Effect::Start { role, share, runtime, told, .. } => {
+                Effect::Start { role, image: text.into(), share, runtime, pulls: pulled, told }
+            }
+            other => other,
         };
         let all = Share { memory: "4G".parse().ok(), gpus: vec!["0".into()], ..share(Some("1")) };
         for (effect, words) in [
             (start(share(Some("2")), None), "would start container 'box' of node:22, 2 CPUs, on docker:gpubox"),
             (start(all, None), "would start container 'box' of node:22, 1 CPU, 4G of memory, 1 GPU, on docker:gpubox"),
             (start(share(None), Some("why")), "would start container 'box' of node:22 on docker:gpubox (why)"),
+            (of("node:22", true), "would start container 'box' of node:22 (to be pulled) on docker:gpubox"),
+            (of("container:db", false), "would have 'box' work in container db on docker:gpubox"),
             (Effect::Refuse { why: "no such runtime".into() }, "would be refused: no such runtime"),
         ] {
             assert_eq!(effect.words(), words);
