@@ -14,6 +14,8 @@ mod fate;
 mod many;
 #[path = "../tests/sim/others.rs"]
 mod others;
+#[path = "../tests/sim/room.rs"]
+mod room;
 #[path = "../tests/sim/slow_store.rs"]
 mod slow_store;
 

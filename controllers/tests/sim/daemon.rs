@@ -3,13 +3,14 @@
 
 use crate::dice::Dice;
 use crate::fate::Fate;
+use crate::room::{MEMORY, Seen, admitted, attached, runs};
 use async_trait::async_trait;
 use futures::StreamExt;
 use hmz_api::kinds::{Endpoint, Share};
 use hmz_api::{Cpus, Memory};
 use hmz_drivers::{
     Admitted, BoxEvent, BoxEvents, BoxKey, BoxSpec, BoxState, Driver, DriverError, Ending, Exit, Facts, Labels, ObservedBox,
-    Progress, ProgressSink, Promised, Purpose, RemoveOutcome, Scales, Shortage, Started, Target, Want,
+    Progress, ProgressSink, Promised, Purpose, RemoveOutcome, Scales, Started, Target, Want,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,6 +25,8 @@ pub const CPUS: u64 = 4;
 pub const HOLD_AGE: Duration = Duration::from_secs(30);
 /// An image that is nowhere to be had.
 pub const NO_IMAGE: &str = "registry.invalid/none";
+/// A container of somebody else's that runs on each daemon.
+pub const THEIRS: &str = "build";
 
 #[derive(Clone)]
 pub struct Container {
@@ -48,9 +51,9 @@ pub struct State {
     /// How often it was asked for anything, and how often it was listed, in all.
     pub asked: u64,
     pub listed: u64,
-    /// Boxes that were made since [`Daemon::remember`].
-    pub made: Vec<ObservedBox>,
-    /// Those that were there then.
+    /// Boxes that were made since [`Daemon::remember`], each with its image.
+    pub made: Vec<(ObservedBox, String)>,
+    /// Those that were there then, but for those whose lease ran out since.
     pub before: Vec<ObservedBox>,
     next: i32,
     /// Holds that were made, in all.
@@ -68,6 +71,10 @@ fn name_of(key: &BoxKey, purpose: Purpose) -> String {
 pub struct Daemon {
     pub name: String,
     pub cpus: u64,
+    /// Its GPUs.
+    pub gpus: Vec<String>,
+    /// Containers of somebody else's that run.
+    pub theirs: Vec<String>,
     /// How long its guests take at most until they answer, in milliseconds.
     pub guests: u64,
     pub state: Mutex<State>,
@@ -81,7 +88,10 @@ impl Daemon {
 
     pub fn with(name: &str, cpus: u64) -> Self {
         let guests = if cpus > CPUS { 5 } else { 400 };
-        Self { name: name.to_owned(), cpus, guests, state: Mutex::default(), broken: Mutex::default() }
+        // one of two has GPUs
+        let gpus = if name == "a" { Vec::new() } else { vec!["0".to_owned(), "1".to_owned()] };
+        let theirs = vec![THEIRS.to_owned()];
+        Self { name: name.to_owned(), cpus, gpus, theirs, guests, state: Mutex::default(), broken: Mutex::default() }
     }
 
     /// Its address.
@@ -109,6 +119,7 @@ impl Daemon {
         let gone: Vec<String> = state.containers.iter().filter(|(_, c)| late(c)).map(|(n, _)| n.clone()).collect();
         for name in &gone {
             state.containers.remove(name);
+            state.before.retain(|before| before.name != *name);
         }
         self.check(&state);
         drop(state);
@@ -121,6 +132,14 @@ impl Daemon {
         let held = state.held(&[]);
         if held > self.cpus * 1000 {
             self.broke(format!("{}: {held} of {} thousandths handed out", self.name, self.cpus * 1000));
+        }
+        let memory: u64 = state.holding(&[]).filter_map(|seen| seen.share.memory).map(Memory::bytes).sum();
+        if memory > MEMORY {
+            self.broke(format!("{}: {memory} of {MEMORY} bytes handed out", self.name));
+        }
+        let mut given = BTreeSet::new();
+        if let Some(twice) = state.holding(&[]).flat_map(|seen| &seen.share.gpus).find(|id| !given.insert(*id)) {
+            self.broke(format!("{}: GPU {twice} was handed out twice", self.name));
         }
         let mut boxes = BTreeMap::new();
         for one in state.containers.values().filter(|c| c.seen.purpose == Purpose::Box) {
@@ -203,7 +222,7 @@ impl Daemon {
 }
 
 impl State {
-    fn counts(&self, one: &Container) -> bool {
+    pub fn counts(&self, one: &Container) -> bool {
         match one.seen.purpose {
             Purpose::Hold => one.made.elapsed() < HOLD_AGE,
             _ => matches!(one.seen.state, BoxState::Created | BoxState::Running(_)),
@@ -211,7 +230,7 @@ impl State {
     }
 
     /// What holds a share, but for these; a box and its hold count once.
-    fn holding(&self, but: &[&BoxKey]) -> impl Iterator<Item = &ObservedBox> {
+    pub fn holding(&self, but: &[&BoxKey]) -> impl Iterator<Item = &ObservedBox> {
         let counted = self.containers.values().filter(|c| self.counts(c)).filter(|c| {
             let key = c.seen.key.as_ref();
             // the box that a hold is for has the same share
@@ -228,7 +247,7 @@ impl State {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn add(
+    pub fn add(
         &mut self,
         purpose: Purpose,
         key: &BoxKey,
@@ -257,9 +276,6 @@ impl State {
             created: None,
             program: None,
         };
-        if purpose == Purpose::Box {
-            self.made.push(seen.clone());
-        }
         let now = Instant::now();
         self.containers.insert(name.clone(), Container { seen, made: now, lease, owned: now, answers: now });
         name
@@ -270,7 +286,7 @@ impl State {
     }
 
     /// Takes the hold, or the box, of a key away.
-    fn take_away(&mut self, key: &BoxKey, purpose: Purpose) -> bool {
+    pub fn take_away(&mut self, key: &BoxKey, purpose: Purpose) -> bool {
         self.of(key, purpose).is_some() && self.containers.remove(&name_of(key, purpose)).is_some()
     }
 
@@ -348,7 +364,9 @@ impl Driver for Liar {
         let facts = Facts {
             version: "20.10".into(),
             cpus: Cpus::whole(daemon.cpus),
-            memory: Memory::from_bytes(8 << 30),
+            memory: Memory::from_bytes(MEMORY),
+            gpus: Some(daemon.gpus.clone()),
+            gpu_names: daemon.gpus.clone(),
             endpoint: daemon.endpoint(),
             ..Facts::default()
         };
@@ -357,6 +375,10 @@ impl Driver for Liar {
 
     async fn admit(&self, target: &Target, wants: &[Want]) -> Result<Admitted, DriverError> {
         let daemon = self.reach(target).await?;
+        if let Some(container) = &target.spec.container {
+            let answer = attached(&daemon, target, container, wants)?;
+            return self.back(&daemon, target, answer).await;
+        }
         if self.lies(15) {
             // nobody waits for the answer any more, and the daemon does it all the same, some time
             let at = target.runtime.at();
@@ -382,7 +404,13 @@ impl Driver for Liar {
         promised: &[Promised],
         gone: &[BoxKey],
     ) -> Result<Option<Admitted>, DriverError> {
-        Ok(self.scales(target, false).await?.map(|scales| scales.weigh(wants, promised, gone)))
+        if let Some(container) = target.spec.container.as_ref().filter(|_| self.weighs) {
+            let daemon = self.reach(target).await?;
+            let answer = attached(&daemon, target, container, wants)?;
+            return self.back(&daemon, target, Some(answer)).await;
+        }
+        let scales = self.scales(target, false).await?;
+        Ok(scales.map(|scales| scales.weigh(wants, promised, gone)))
     }
 
     async fn scales(&self, target: &Target, _: bool) -> Result<Option<Box<dyn Scales>>, DriverError> {
@@ -390,13 +418,18 @@ impl Driver for Liar {
             return Ok(None);
         }
         let daemon = self.reach(target).await?;
-        let held = daemon.state().holding(&[]).cloned().collect();
-        let scales: Box<dyn Scales> = Box::new(Seen { cpus: daemon.cpus, target: target.clone(), held });
+        if target.spec.container.is_some() {
+            return Ok(None);
+        }
+        let scales: Box<dyn Scales> = Box::new(Seen::of(&daemon, &daemon.state(), target));
         self.back(&daemon, target, Some(scales)).await
     }
 
     async fn renew(&self, target: &Target, keys: &[BoxKey]) -> Result<(), DriverError> {
         let daemon = self.reach(target).await?;
+        if target.spec.container.is_some() {
+            return self.back(&daemon, target, ()).await;
+        }
         {
             let mut state = daemon.state();
             for key in keys {
@@ -413,8 +446,17 @@ impl Driver for Liar {
         self.back(&daemon, target, ()).await
     }
 
+    async fn has_image(&self, target: &Target, image: &str) -> Result<Option<bool>, DriverError> {
+        let daemon = self.reach(target).await?;
+        let is_there = target.spec.container.is_some() || daemon.state().images.contains(image);
+        self.back(&daemon, target, Some(is_there)).await
+    }
+
     async fn ensure_image(&self, target: &Target, image: &str, progress: ProgressSink) -> Result<(), DriverError> {
         let daemon = self.reach(target).await?;
+        if target.spec.container.is_some() {
+            return self.back(&daemon, target, ()).await;
+        }
         if image == NO_IMAGE {
             return Err(DriverError::Refused(format!("could not start a container of {image}: no such image")));
         }
@@ -434,6 +476,10 @@ impl Driver for Liar {
 
     async fn start(&self, target: &Target, spec: &BoxSpec) -> Result<Started, DriverError> {
         let daemon = self.reach(target).await?;
+        if let Some(container) = &target.spec.container {
+            runs(&daemon, target, container)?;
+        }
+        let is_theirs = target.spec.container.is_some();
         let answer = {
             let mut state = daemon.state();
             let there = state.of(&spec.key, Purpose::Box).map(|c| (c.seen.name.clone(), c.seen.state.clone()));
@@ -446,6 +492,7 @@ impl Driver for Liar {
                 None => None,
             };
             let hold = state.of(&spec.key, Purpose::Hold).filter(|c| state.counts(c)).map(|c| c.seen.share.clone());
+            let hold = if is_theirs { Some(spec.share.clone()) } else { hold };
             let started = match (ended, hold) {
                 (Some(name), _) => Ok(name),
                 (None, None) => Err(DriverError::Transient("no longer holds the share".into())),
@@ -455,16 +502,20 @@ impl Driver for Liar {
                     }
                     if self.lies(10) {
                         Err(DriverError::Transient("the container could not be started".into()))
-                    } else if !state.images.contains(&spec.image) {
+                    } else if !is_theirs && !state.images.contains(&spec.image) {
                         Err(DriverError::Refused(format!("could not start a container of {}: no such image", spec.image)))
                     } else {
                         state.next += 1;
                         let pid = 1000 + state.next;
                         let provider = target.runtime.provider();
-                        let (share, running) = (spec.share.clone(), BoxState::Running(pid));
+                        // what stands for one that works in somebody's container has no share of its own
+                        let share = if is_theirs { Share::default() } else { spec.share.clone() };
+                        let running = BoxState::Running(pid);
                         let name = state.add(Purpose::Box, &spec.key, spec.run, provider, share, running, spec.lease);
                         if let Some(made) = state.containers.get_mut(&name) {
+                            let noted = (made.seen.clone(), spec.image.clone());
                             made.answers += self.dice.millis(daemon.guests);
+                            state.made.push(noted);
                         }
                         Ok(name)
                     }
@@ -561,78 +612,6 @@ impl Driver for Liar {
             }
         });
         Ok(stream.boxed())
-    }
-}
-
-/// What was held on a daemon at one moment.
-struct Seen {
-    cpus: u64,
-    target: Target,
-    held: Vec<ObservedBox>,
-}
-
-impl Scales for Seen {
-    fn weigh(&self, wants: &[Want], promised: &[Promised], gone: &[BoxKey]) -> Admitted {
-        let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
-        let counts = |seen: &&ObservedBox| !seen.key.as_ref().is_some_and(|key| keys.contains(&key));
-        let held: Vec<&ObservedBox> = self.held.iter().filter(counts).collect();
-        weighed(self.cpus, &held, &self.target, wants, promised).map_or_else(Admitted::Short, Admitted::Held)
-    }
-}
-
-/// The shares that would be held beside these, and what is promised.
-fn weighed(
-    cpus: u64,
-    held: &[&ObservedBox],
-    target: &Target,
-    wants: &[Want],
-    promised: &[Promised],
-) -> Result<Vec<Share>, Shortage> {
-    let at = target.runtime.at();
-    let own = |provider: &str| provider == target.runtime.provider();
-    let running = held.iter().filter(|seen| own(&seen.provider)).count() + promised.iter().filter(|p| own(&p.provider)).count();
-    let may = target.spec.max_containers.filter(|may| *may > 0).map_or(usize::MAX, |may| may as usize);
-    if running + wants.len() > may {
-        let message = format!("{at} runs {running} of the {may} containers it may");
-        return Err(Shortage { message, could_fit: wants.len() <= may });
-    }
-    let total = target.spec.cpus.map_or(cpus * 1000, Cpus::millis);
-    let more: u64 = promised.iter().filter_map(|p| p.share.cpus).map(Cpus::millis).sum();
-    let held: u64 = held.iter().filter_map(|seen| seen.share.cpus).map(Cpus::millis).sum();
-    let (held, asked) = (held + more, wants.iter().filter_map(|w| w.cpus).map(Cpus::millis).sum::<u64>());
-    if held + asked > total {
-        let free = Cpus::from_millis(total.saturating_sub(held));
-        let message = format!(
-            "{at} has {free} of {} CPUs free, and the gang asks for {}",
-            Cpus::from_millis(total),
-            Cpus::from_millis(asked)
-        );
-        return Err(Shortage { message, could_fit: asked <= total });
-    }
-    Ok(wants.iter().map(|want| Share { cpus: want.cpus, memory: want.memory, gpus: Vec::new() }).collect())
-}
-
-/// Admission, as one moment: the real ones hold a lock.
-fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
-    let mut state = daemon.state();
-    let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    let answer = weighed(daemon.cpus, &state.holding(&keys).collect::<Vec<_>>(), target, wants, &[]);
-    match answer {
-        Err(short) => {
-            for key in keys {
-                state.take_away(key, Purpose::Hold);
-            }
-            Admitted::Short(short)
-        }
-        Ok(shares) => {
-            for (want, share) in wants.iter().zip(&shares) {
-                if state.of(&want.key, Purpose::Box).is_none() {
-                    let provider = target.runtime.provider();
-                    state.add(Purpose::Hold, &want.key, want.run, provider, share.clone(), BoxState::Created, None);
-                }
-            }
-            Admitted::Held(shares)
-        }
     }
 }
 

@@ -15,6 +15,7 @@ mod fate;
 mod healing;
 mod many;
 mod others;
+mod room;
 mod scale;
 mod scenario;
 mod second;

@@ -143,7 +143,7 @@ fn one_that_declines_to_wait_is_told_once() {
         let (names, spans) = told(&heard);
         assert_eq!(names, ["environment", "teardown"]);
         let failure = whole(&spans, &["teardown"]).failure.as_deref().unwrap();
-        assert!(failure.contains("CPUs free"), "{failure}");
+        assert!(failure.contains("lacks CPUs"), "{failure}");
         sim.store.delete::<Environment>("env").await.unwrap();
         sim.pass(Duration::from_secs(60)).await;
         assert!(sim.store.get::<Environment>("env").await.unwrap().is_none());

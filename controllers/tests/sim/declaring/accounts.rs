@@ -1,9 +1,10 @@
 //! What was done for each resource, on the daemons and by runners, and what was planned to be.
 
+use super::compare::account_of;
 use crate::scenario::{INSTANCE, Sim};
-use hmz_api::kinds::{Environment, Run};
+use hmz_api::kinds::{Environment, Run, Share};
 use hmz_api::rest::{Effect, Planned};
-use hmz_api::{AnyResource, Cpus, Kind};
+use hmz_api::{AnyResource, Cpus, Kind, Memory};
 use hmz_controllers::environment::plan::owner_run;
 use hmz_drivers::ObservedBox;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +13,31 @@ use uuid::Uuid;
 /// A kind and a name.
 pub type Key = (String, String);
 
+/// A box that was, or would be, started: all that is said of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start {
+    pub role: String,
+    pub runtime: String,
+    pub image: String,
+    pub cpus: u64,
+    pub memory: u64,
+    /// How many; which, where that is known.
+    pub gpus: usize,
+    pub which: Option<Vec<String>>,
+}
+
+impl Start {
+    fn new(role: &str, runtime: String, image: &str, share: &Share) -> Self {
+        let which = Some(share.gpus.clone()).filter(|ids| !ids.iter().any(|id| id == "?"));
+        let (cpus, memory) = (share.cpus.map_or(0, Cpus::millis), share.memory.map_or(0, Memory::bytes));
+        Self { role: role.to_owned(), runtime, image: image.to_owned(), cpus, memory, gpus: share.gpus.len(), which }
+    }
+}
+
 /// What was, or would be, done for one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    pub started: Vec<String>,
+    pub started: Vec<Start>,
     pub removed: BTreeSet<String>,
     pub begun: usize,
     pub ended: usize,
@@ -56,9 +78,11 @@ pub fn begin(sim: &Sim) {
 pub fn done(sim: &Sim, owners: &Owners) -> BTreeMap<Key, Account> {
     let mut all: BTreeMap<Key, Account> = BTreeMap::new();
     for daemon in &sim.daemons {
-        let state = daemon.state();
-        for one in state.made.iter().filter(|one| one.key.as_ref().is_some_and(|k| k.instance == INSTANCE)) {
-            all.entry(owners.of(one)).or_default().started.push(start(&one.role, one.share.cpus, &one.provider));
+        let (state, backend) = (daemon.state(), if daemon.name == "s" { "swarm" } else { "docker" });
+        let ours = |one: &ObservedBox| one.key.as_ref().is_some_and(|key| key.instance == INSTANCE);
+        for (one, image) in state.made.iter().filter(|(one, _)| ours(one)) {
+            let start = Start::new(&one.role, format!("{backend}:{}", one.provider), image, &one.share);
+            all.entry(owners.of(one)).or_default().started.push(start);
         }
         for gone in state.before.iter().filter(|one| !state.containers.contains_key(&one.name)) {
             all.entry(owners.of(gone)).or_default().removed.insert(gone.name.clone());
@@ -73,10 +97,6 @@ pub fn done(sim: &Sim, owners: &Owners) -> BTreeMap<Key, Account> {
     }
     all.values_mut().for_each(|account| account.started.sort());
     all
-}
-
-fn start(role: &str, cpus: Option<Cpus>, provider: &str) -> String {
-    format!("{role} {} on {provider}", cpus.map_or(0, Cpus::millis))
 }
 
 /// Each resource that is told of, whether it is applied or not, with what is told.
@@ -99,24 +119,29 @@ pub fn told(planned: &[Planned]) -> BTreeMap<Key, Vec<Effect>> {
 pub fn to_do(told: &BTreeMap<Key, Vec<Effect>>) -> BTreeMap<Key, Account> {
     let mut all = BTreeMap::new();
     for (key, effects) in told {
-        let mut account = Account::default();
-        for effect in effects {
-            match effect {
-                Effect::Start { role, share, runtime, .. } => {
-                    account.started.push(start(role, share.cpus, runtime.provider()));
-                }
-                Effect::Remove { container, .. } => drop(account.removed.insert(container.clone())),
-                Effect::Begin { .. } => account.begun += 1,
-                Effect::End => account.ended += 1,
-                Effect::Wait { .. } | Effect::Refuse { .. } | Effect::Unsure { .. } => {}
-            }
-        }
-        account.started.sort();
+        let account = of(effects);
         if account != Account::default() {
             all.insert(key.clone(), account);
         }
     }
     all
+}
+
+fn of(effects: &[Effect]) -> Account {
+    let mut account = Account::default();
+    for effect in effects {
+        match effect {
+            Effect::Start { role, image, share, runtime, .. } => {
+                account.started.push(Start::new(role, account_of(runtime), image, share));
+            }
+            Effect::Remove { container, .. } => drop(account.removed.insert(container.clone())),
+            Effect::Begin { .. } => account.begun += 1,
+            Effect::End => account.ended += 1,
+            Effect::Wait { .. } | Effect::Refuse { .. } | Effect::Unsure { .. } => {}
+        }
+    }
+    account.started.sort();
+    account
 }
 
 /// Those of whom something cannot be told, and why.

@@ -136,7 +136,7 @@ fn a_run_at_work_is_ended_and_begun_anew_when_it_is_replaced() {
 }
 
 /// Applies what these texts declare, and lets it come to rest.
-async fn applied(sim: &mut Sim, texts: &[String], set: Option<&str>) {
+pub(super) async fn applied(sim: &mut Sim, texts: &[String], set: Option<&str>) {
     let request = ApplyRequest { set: set.map(str::to_owned), ..manifests::of(&texts.join("---\n")) };
     for result in apply(&sim.store, &Somebody(sim.dice.clone()), &request).await.unwrap() {
         assert!(result.outcome.is_ok(), "{result:?}");
@@ -145,7 +145,7 @@ async fn applied(sim: &mut Sim, texts: &[String], set: Option<&str>) {
 }
 
 /// What an apply of these texts is told to do: each line of what it would do and set off.
-async fn words(sim: &Sim, request: &ApplyRequest) -> Vec<String> {
+pub(super) async fn words(sim: &Sim, request: &ApplyRequest) -> Vec<String> {
     let mut lines = Vec::new();
     for one in plan(sim.world(), request).await.unwrap() {
         let of = accounts::shown(&(one.kind.clone(), one.name.clone()));
@@ -162,7 +162,7 @@ async fn words(sim: &Sim, request: &ApplyRequest) -> Vec<String> {
     lines
 }
 
-fn set(texts: &[String], prune: bool) -> ApplyRequest {
+pub(super) fn set(texts: &[String], prune: bool) -> ApplyRequest {
     ApplyRequest { set: Some("one".into()), prune, ..manifests::of(&texts.join("---\n")) }
 }
 
@@ -262,7 +262,8 @@ fn one_that_never_held_anything_on_a_daemon_that_is_away_is_moved_from_it() {
         applied(&mut sim, &[manifests::environment("box", "docker:b", ", cpus: 1")], None).await;
         let to_a = [manifests::environment("box", "docker:a", ", cpus: 1")];
         let told = words(&sim, &manifests::of(&to_a[0])).await;
-        assert_eq!(told, ["env/box configured", "  would start container 'box' of python:3.12-slim, 1 CPU, on docker:a"]);
+        let starts = "  would start container 'box' of python:3.12-slim (to be pulled), 1 CPU, on docker:a";
+        assert_eq!(told, ["env/box configured", starts]);
         applied(&mut sim, &to_a, None).await;
         let now = sim.store.get::<Environment>("box").await.unwrap().unwrap().status;
         assert!(now.conditions.is_true(condition::READY), "{now:#?}");
@@ -282,7 +283,7 @@ fn an_image_that_is_another_is_asked_for_at_once_where_one_was_refused() {
         let unsure = "  env/box what was refused of it is asked for again within 10 minutes";
         assert_eq!(words(&sim, &set(&[c(NO_IMAGE, ", cpus: 2")], false)).await, ["runtime/docker:c configured", unsure]);
         let mended = [c("node:20", "")];
-        let starts = "  env/box would start container 'box' of node:20 on docker:c";
+        let starts = "  env/box would start container 'box' of node:20 (to be pulled) on docker:c";
         assert_eq!(words(&sim, &set(&mended, false)).await, ["runtime/docker:c configured", starts]);
         sim.daemons[1].state().images.insert("node:20".into());
         let request = set(&mended, false);
