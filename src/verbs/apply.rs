@@ -7,11 +7,11 @@ use crate::signals::{self, Signals};
 use crate::verbs::{delete, name, wait};
 use crate::{edge, show};
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use hmz_api::kinds::condition;
 use hmz_api::rest::{Applied, ApplyRequest, ApplyResult, Planned, WatchLine};
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{ConditionStatus, Error};
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -135,12 +135,11 @@ async fn carry_out(
     }
     report.0 = results.iter().map(|result| (result.clone(), None)).collect();
     let until = args.timeout.map(|limit| begun + limit.duration());
-    // all at once: one that waits for room hides none that has failed
-    let mut open: FuturesUnordered<_> = results
-        .iter()
-        .enumerate()
-        .map(|(nth, result)| async move { (nth, result, became(client, args, result, until).await) })
-        .collect();
+    // side by side: one that waits for room hides none that has failed
+    let heard = &Cell::new(Instant::now());
+    let each = results.iter().enumerate();
+    let each = each.map(|(nth, result)| async move { (nth, result, became(client, args, result, heard, until).await) });
+    let mut open = futures::stream::iter(each).buffer_unordered(wait::TOGETHER);
     let mut worst = 0;
     while let Some((nth, result, done)) = open.next().await {
         let (shown, action) = (name::shown(&result.kind, &result.name), result.outcome.as_ref().ok().copied());
@@ -155,17 +154,22 @@ async fn carry_out(
 }
 
 /// What became of one: what the controllers say of it, and how it ends where that is waited for.
-async fn became(client: &Client, args: &cli::Apply, result: &ApplyResult, until: Option<Instant>) -> Result<(), Error> {
-    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+async fn became(
+    client: &Client,
+    args: &cli::Apply,
+    result: &ApplyResult,
+    heard: &Cell<Instant>,
+    until: Option<Instant>,
+) -> Result<(), Error> {
     let applied = result.outcome.clone()?;
     if !applied.goes() {
-        let limit = left().map_or(VERDICT, |left| left.min(VERDICT));
-        verdict(client, &result.kind, &result.name, applied, limit).await?;
+        verdict_of_many(said(client, &result.kind, &result.name, applied), heard, until).await?;
     }
     if !args.wait {
         return Ok(());
     }
-    let patience = wait::Patience { limit: left(), typed: args.timeout, ends_when_hopeless: true };
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let patience = wait::Patience { limit: left, typed: args.timeout, ends_when_hopeless: true };
     settled(client, result, patience).await
 }
 
@@ -228,36 +232,60 @@ fn request(what: &cli::What) -> Result<ApplyRequest, Error> {
     })
 }
 
-/// Waits, so long at most, until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is watched by
-/// `get`, `logs` and `wait`.
+/// Waits, so long at most, until the controllers have said whether they take it: a refusal ends the verb with 2, anything else is
+/// watched by `get`, `logs` and `wait`.
 pub(super) async fn verdict(client: &Client, kind: &str, name: &str, applied: Applied, limit: Duration) -> Result<(), Error> {
+    tokio::time::timeout(limit, said(client, kind, name, applied)).await.unwrap_or(Ok(()))
+}
+
+/// The same for one of many: they may be slow to come to it, so what is said of another goes on with the time. Until then at most.
+async fn verdict_of_many(
+    said: impl Future<Output = Result<(), Error>>,
+    heard: &Cell<Instant>,
+    until: Option<Instant>,
+) -> Result<(), Error> {
+    let (mut said, begun) = (std::pin::pin!(said), Instant::now());
+    loop {
+        let quiet = heard.get().max(begun) + VERDICT;
+        let end = until.map_or(quiet, |until| until.min(quiet));
+        match tokio::time::timeout_at(end, &mut said).await {
+            Ok(done) => {
+                heard.set(Instant::now());
+                return done;
+            }
+            Err(_) if heard.get() + VERDICT > quiet && end == quiet => {}
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Waits until they have said so.
+async fn said(client: &Client, kind: &str, name: &str, applied: Applied) -> Result<(), Error> {
     if !matches!(kind, "Run" | "Environment") {
         return Ok(());
     }
     let mut lines = Box::pin(client.watch(kind, Some(name)).await?);
-    let looked = async {
-        while let Some(line) = lines.next().await {
-            match line? {
-                WatchLine::Modified(resource) => match verdict::of(&resource) {
-                    // what was refused before stays refused, whatever was mended since
-                    Some(Verdict::Refused(error)) if applied == Applied::Unchanged && verdict::is_final(&resource) => {
-                        let shown = name::shown(kind, name);
-                        return Err(error.hint(format!("to try again, delete it first: hmz delete {shown}")));
-                    }
-                    Some(Verdict::Refused(error)) => return Err(error),
-                    Some(_) => return Ok(()),
-                    None => {}
-                },
-                WatchLine::Deleted(_) => return Err(Error::failed("it was deleted")),
-                WatchLine::Bookmark => {}
-            }
+    while let Some(line) = lines.next().await {
+        match line? {
+            WatchLine::Modified(resource) => match verdict::of(&resource) {
+                // what was refused before stays refused, whatever was mended since
+                Some(Verdict::Refused(error)) if applied == Applied::Unchanged && verdict::is_final(&resource) => {
+                    let shown = name::shown(kind, name);
+                    return Err(error.hint(format!("to try again, delete it first: hmz delete {shown}")));
+                }
+                Some(Verdict::Refused(error)) => return Err(error),
+                Some(_) => return Ok(()),
+                None => {}
+            },
+            WatchLine::Deleted(_) => return Err(Error::failed("it was deleted")),
+            WatchLine::Bookmark => {}
         }
-        Ok(())
-    };
-    tokio::time::timeout(limit, looked).await.unwrap_or(Ok(()))
+    }
+    Ok(())
 }
 
-/// Waits until a resource is what it was applied for: an environment is ready, a run has ended well, what was pruned or was going is gone.
+/// Waits until a resource is what it was applied for: an environment is ready, a run has ended well, what was pruned or was going
+/// is gone.
 async fn settled(client: &Client, result: &ApplyResult, patience: wait::Patience) -> Result<(), Error> {
     let (kind, name) = (result.kind.as_str(), result.name.as_str());
     if result.outcome.as_ref().is_ok_and(|applied| applied.goes()) {

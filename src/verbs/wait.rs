@@ -6,14 +6,17 @@ use crate::output::jsonpath::{self, Path};
 use crate::show;
 use crate::verbs::{delete, name};
 use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use hmz_api::kinds::{RestartPolicy, condition};
 use hmz_api::rest::{SET_KIND, WatchLine};
 use hmz_api::verdict::{self, Verdict};
 use hmz_api::{AnyResource, Condition, ConditionStatus, Conditions, Error, ErrorKind, Span};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How many are looked at side by side: each is a connection of its own, here and in the daemon, and the files of a process are
+/// limited, often to 1,024.
+pub const TOGETHER: usize = 128;
 
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,23 +72,22 @@ pub async fn run(client: Client, args: cli::Wait) -> Result<ExitCode, Error> {
     if wanted.is_empty() && wish.is_some() {
         return Err(Error::not_found("nothing of that kind is there to be waited for"));
     }
-    let (limit, wish) = (args.timeout.duration(), wish.as_ref());
-    let patience = Patience { limit: Some(limit), typed: Some(args.timeout), ends_when_hopeless: false };
-    let mut waiting: FuturesUnordered<_> = wanted
-        .iter()
-        .map(|(kind, name)| {
-            let client = &client;
-            async move {
-                let done = match wish {
-                    Some(wish) if *kind == SET_KIND => until_set(client, name, wish, args.timeout).await,
-                    None if *kind == SET_KIND => Err(Error::usage("a set is gone when nothing is in it; wait for its members")),
-                    Some(wish) => until(client, kind, name, wish, patience).await,
-                    None => gone(client, kind, name, limit, args.timeout).await,
-                };
-                (name::shown(kind, name), done)
-            }
-        })
-        .collect();
+    let (begun, wish) = (Instant::now(), wish.as_ref());
+    let each = wanted.iter().map(|(kind, name)| {
+        let client = &client;
+        async move {
+            let limit = args.timeout.duration().saturating_sub(begun.elapsed());
+            let patience = Patience { limit: Some(limit), typed: Some(args.timeout), ends_when_hopeless: false };
+            let done = match wish {
+                Some(wish) if *kind == SET_KIND => until_set(client, name, wish, args.timeout).await,
+                None if *kind == SET_KIND => Err(Error::usage("a set is gone when nothing is in it; wait for its members")),
+                Some(wish) => until(client, kind, name, wish, patience).await,
+                None => gone(client, kind, name, limit, args.timeout).await,
+            };
+            (name::shown(kind, name), done)
+        }
+    });
+    let mut waiting = futures::stream::iter(each).buffer_unordered(TOGETHER);
     let mut worst = 0;
     while let Some((shown, done)) = waiting.next().await {
         match done {

@@ -1,6 +1,7 @@
 //! `hmz wait`: it is not fooled by what was before, or by what is another's.
 
 use crate::Place;
+use std::time::Duration;
 
 #[test]
 fn a_wait_sees_what_is_declared_and_says_what_it_saw() {
@@ -137,4 +138,26 @@ fn one_that_waits_for_room_hides_none_that_has_failed_and_a_pipeline_that_is_end
     assert!(resources[0]["seconds"].as_f64() > resources[1]["seconds"].as_f64(), "{told}");
     let told = place.project.read("r.xml");
     assert!(told.contains("failures=\"2\"") && told.contains("<failure message=\"interrupted\">"), "{told}");
+}
+
+#[test]
+fn more_than_a_process_may_have_files_are_applied_and_waited_for() {
+    let place = Place::make();
+    let one = |n: usize| {
+        format!(
+            "apiVersion: hmz/v1\nkind: Environment\nmetadata: {{name: e{n}, labels: {{of: many}}}}\nspec: {{runtime: \
+             'docker:nope', workdir: .}}\n"
+        )
+    };
+    place.project.write("many.yaml", &(0..300).map(one).collect::<Vec<_>>().join("---\n"));
+    drop(place.hmz("get envs").ok());
+    let few = |line: &str| {
+        let script = format!("ulimit -n 200; {line}");
+        place.home.shell(&script).cwd(place.project.dir()).limit(Duration::from_secs(600)).run()
+    };
+    let applied = few("hmz apply -f many.yaml").expect_code(2);
+    assert_eq!(applied.err().matches("no docker runtime is saved as 'nope'").count(), 300, "{applied}");
+    let waited = few("hmz wait env -l of=many --for=condition=Ready=false --timeout 5m").ok();
+    assert_eq!(waited.out().matches(" condition met\n").count(), 300, "{waited}");
+    assert_eq!(few("hmz delete env -l of=many").ok().out().lines().count(), 300);
 }
