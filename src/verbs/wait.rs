@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// How many are looked at side by side: each is a connection of its own, here and in the daemon, and the files of a process are
-/// limited, often to 1,024.
-pub const TOGETHER: usize = 128;
+/// limited, often to 1,024. As many may be about to be closed when the next ones are opened.
+pub const TOGETHER: usize = 64;
 
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq)]
