@@ -43,16 +43,26 @@ impl Seen {
 impl Scales for Seen {
     fn weigh(&self, wants: &[Want], promised: &[Promised], gone: &[BoxKey]) -> Admitted {
         let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).chain(gone).chain(promised.iter().map(|p| &p.key)).collect();
-        weighed(self, wants, &keys, promised).map_or_else(Admitted::Short, Admitted::Held)
+        let has = Has { cpus: self.cpus, gpus: &self.gpus, target: &self.target, all: self.all.iter().collect() };
+        weighed(&has, wants, &keys, promised).map_or_else(Admitted::Short, Admitted::Held)
     }
 }
 
+/// The same where it is looked at and not kept.
+struct Has<'a> {
+    cpus: u64,
+    gpus: &'a Vec<String>,
+    target: &'a Target,
+    all: Vec<&'a ObservedBox>,
+}
+
 /// The shares that would be held beside what is there, but for these, and what is promised.
-fn weighed(seen: &Seen, wants: &[Want], but: &[&BoxKey], promised: &[Promised]) -> Result<Vec<Share>, Shortage> {
-    let Seen { cpus, gpus: ids, target, all } = seen;
+fn weighed(has: &Has<'_>, wants: &[Want], but: &[&BoxKey], promised: &[Promised]) -> Result<Vec<Share>, Shortage> {
+    let Has { cpus, gpus: ids, target, all } = has;
     let (at, spec) = (target.runtime.at(), &target.spec);
     let own = |provider: &str| provider == target.runtime.provider();
-    let counts = |one: &&ObservedBox| !one.key.as_ref().is_some_and(|key| but.contains(&key));
+    let left_out = |key: &BoxKey| but.iter().any(|but| but.uid == key.uid && *but == key);
+    let counts = |one: &&&ObservedBox| !one.key.as_ref().is_some_and(left_out);
     let there = all.iter().filter(counts).map(|one| (one.provider.as_str(), &one.share));
     let held: Vec<(&str, &Share)> = there.chain(promised.iter().map(|p| (p.provider.as_str(), &p.share))).collect();
     let (mut short, mut could_fit) = (Vec::new(), true);
@@ -79,7 +89,7 @@ fn weighed(seen: &Seen, wants: &[Want], but: &[&BoxKey], promised: &[Promised]) 
         let words = |bytes| Memory::from_bytes(bytes).in_words();
         lacks("memory", words(total.saturating_sub(taken)), words(asked), asked <= total);
     }
-    let of = if spec.gpus.is_empty() { ids } else { &spec.gpus };
+    let of = if spec.gpus.is_empty() { *ids } else { &spec.gpus };
     let taken: BTreeSet<&String> = held.iter().flat_map(|(_, share)| &share.gpus).collect();
     let mut free: Vec<String> = of.iter().filter(|id| !taken.contains(id)).cloned().collect();
     let asked: usize = wants.iter().map(gpus).sum();
@@ -92,7 +102,8 @@ fn weighed(seen: &Seen, wants: &[Want], but: &[&BoxKey], promised: &[Promised]) 
     }
     // each keeps those it has
     let had = |want: &Want| {
-        let there = all.iter().find(|one| one.key.as_ref() == Some(&want.key));
+        let is_it = |key: &BoxKey| key.uid == want.key.uid && *key == want.key;
+        let there = all.iter().find(|one| one.key.as_ref().is_some_and(is_it));
         there.map(|one| one.share.gpus.clone()).unwrap_or_default()
     };
     let mut kept = Vec::new();
@@ -110,7 +121,9 @@ fn weighed(seen: &Seen, wants: &[Want], but: &[&BoxKey], promised: &[Promised]) 
 pub fn admitted(daemon: &Daemon, target: &Target, wants: &[Want]) -> Admitted {
     let mut state = daemon.state();
     let keys: Vec<&BoxKey> = wants.iter().map(|w| &w.key).collect();
-    match weighed(&Seen::of(daemon, &state, target), wants, &keys, &[]) {
+    let has = Has { cpus: daemon.cpus, gpus: &daemon.gpus, target, all: state.holding(&[]).collect() };
+    let answer = weighed(&has, wants, &keys, &[]);
+    match answer {
         Err(short) => {
             for key in keys {
                 state.take_away(key, Purpose::Hold);
