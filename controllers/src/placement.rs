@@ -191,17 +191,18 @@ fn place(
     caller: &CallerContext,
 ) -> Place {
     let saved = saved.filter(|r| is_named || !runtime::is_leaving(r));
-    let spec = saved.as_ref().map(|r| r.spec.clone()).unwrap_or_default();
+    let (is_saved, unread) = (saved.is_some(), saved.as_ref().and_then(unreadable));
+    let spec = saved.map(|r| r.spec).unwrap_or_default();
     let (first, second) = if is_named { (original, spec.workdir.as_deref()) } else { (spec.workdir.as_deref(), original) };
     let home = caller.env.get("HOME").map(String::as_str);
     let workdir = first.or(second).map(|dir| crate::run::plan::under(dir, home));
-    let unusable = undriven(&reference, driven)
-        .or_else(|| saved.is_none().then(|| not_saved(&reference, None)))
-        .or_else(|| saved.as_ref().and_then(unreadable))
-        .or_else(|| match workdir.as_deref() {
-            Some(dir) if dir.starts_with('/') => None,
-            Some(dir) => Some(format!("{dir} is neither absolute nor under ~")),
-            None => Some(format!("{} has no workdir of its own, and none was asked for", reference.at())),
+    let unusable =
+        undriven(&reference, driven).or_else(|| (!is_saved).then(|| not_saved(&reference, None))).or(unread).or_else(|| {
+            match workdir.as_deref() {
+                Some(dir) if dir.starts_with('/') => None,
+                Some(dir) => Some(format!("{dir} is neither absolute nor under ~")),
+                None => Some(format!("{} has no workdir of its own, and none was asked for", reference.at())),
+            }
         });
     let endpoint = known_endpoint(&spec, caller.docker_endpoint.as_deref());
     Place { runtime: reference, spec, endpoint, workdir, unusable, harness: None }

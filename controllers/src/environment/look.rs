@@ -24,7 +24,9 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
     let begun = env.status.conditions.is_true(SCHEDULED) || owner_run(env).is_some();
     let takes = |r: &Resource<Runtime>| begun || !runtime::is_leaving(r);
     let stale = saved.as_ref().is_some_and(|r| refusal::is_stale(r, world.settings.borrow().problem.is_some()));
-    let first = saved.clone();
+    // nothing else is tried for a second box
+    let is_placed = going || env.status.container_id.is_some() || env.status.serves.is_some();
+    let first = saved.as_ref().filter(|_| !is_placed && *used == env.spec.runtime).cloned();
     let runtime = saved.filter(|r| env.status.container_id.is_some() || going || takes(r)).map(|r| r.spec);
     let owner = owner(world, env).await?;
     let caller = env.metadata.uid.and_then(|uid| world.callers.get(uid));
@@ -48,12 +50,10 @@ pub async fn look(world: &World, env: &Resource<Environment>, known: Option<Boxe
         Some(served) => world.store.get::<Environment>(&served.environment).await?,
         None => None,
     };
-    // nothing else is tried for a second box
-    let places = if going || env.status.container_id.is_some() || env.status.serves.is_some() {
+    let places = if is_placed {
         Vec::new()
     } else {
         let caller = caller.clone().unwrap_or_default();
-        let first = first.filter(|_| *used == env.spec.runtime);
         placement::look(world, &env.spec.runtime, env.spec.workdir.as_deref(), begun, &caller, first).await?
     };
     let faults: Vec<String> = {

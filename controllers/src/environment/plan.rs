@@ -276,7 +276,6 @@ fn going(env: &Resource<Environment>, seen: &Observed) -> Step {
 
 /// Its box was started: see that it lives.
 fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
-    let (target, key) = (target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
     match &seen.boxes {
         Boxes::NotAsked => Step::Wait(Action::await_change()),
         Boxes::Unreachable(why) => {
@@ -292,7 +291,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             if since < env.metadata.generation && drifted(env, seen) {
                 // that it is removed by us is written before it is
                 outcome::set(env, CREATED, False, outcome::REPLACING, "", seen.now);
-                return Step::Replace(target, key);
+                return Step::Replace(target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
             }
             let name = env.status.container_name.clone().unwrap_or_default();
             outcome::set(env, CREATED, True, "Started", &name, seen.now);
@@ -305,6 +304,7 @@ fn watch(env: &mut Resource<Environment>, seen: &Observed) -> Step {
             answer(env, seen, restarted)
         }
         Boxes::Seen(other) => {
+            let (target, key) = (target_of(env, seen.runtime.as_ref()), key_of(env, &seen.instance));
             outcome::died(env, other.as_ref(), seen.ending.as_ref(), seen.now);
             Step::Discard(target, key)
         }
